@@ -1,0 +1,67 @@
+"""A finding: what is reported, with the witness that shows it and, after a replay, the replay's verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ampcheck.events import Site
+from ampcheck.rule import Severity
+from ampcheck.trace import Trace
+
+__all__ = ["Failure", "Finding", "Outcome", "Replay", "Report", "Verdict", "Witness"]
+
+Verdict = Literal["certain", "possible"]
+Outcome = Literal["confirmed", "refuted", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The run that shows a fault: its trace, the offending record and the other records of the story."""
+
+    trace: Trace
+    record: int
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the replay measured.  `figures` are by observable; `text` is one line for people."""
+
+    outcome: Outcome
+    device: str
+    figures: dict[str, float | int | str] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault at one place."""
+
+    code: str
+    name: str
+    severity: Severity
+    verdict: Verdict
+    site: Site
+    message: str
+    condition: str = ""
+    hint: str = ""
+    witness: Witness | None = None
+    replay: Replay | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A path that could not be analysed, and why."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a check: findings in order of place, failures, and how many files were analysed."""
+
+    findings: tuple[Finding, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    files: int = 0

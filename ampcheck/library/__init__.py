@@ -1,0 +1,1 @@
+"""What known libraries' names mean, as data: one module a library."""

@@ -1,0 +1,121 @@
+"""torch 2.13: which names build, clip, wrap and schedule.  Names are compared by their last parts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "AUTOCASTS",
+    "CLIPS",
+    "DEPRECATED",
+    "ENGINES",
+    "LOSSES",
+    "OPTIMIZERS",
+    "SCALERS",
+    "SCHEDULERS",
+    "WRAPPERS",
+    "deprecated",
+    "is_torch",
+]
+
+OPTIMIZERS = frozenset(
+    "SGD Adam AdamW Adamax NAdam RAdam Adagrad Adadelta RMSprop Rprop ASGD SparseAdam Adafactor Muon "
+    "AdamW8bit Adam8bit PagedAdamW8bit PagedAdamW FusedAdam FusedLAMB FusedSGD LAMB Lamb Lion Prodigy Ranger RangerLars "
+    "DeepSpeedCPUAdam AdaBelief AdaBound SophiaG ScaledAdam RAdamScheduleFree AdamWScheduleFree SGDScheduleFree".split()
+)
+
+SCALERS = frozenset({"GradScaler", "ShardedGradScaler"})
+
+# Schedules counted in updates, epochs or metrics.  The classes of `torch.optim.lr_scheduler` count whatever their
+# caller counts, except those whose very purpose is per-update.
+SCHEDULERS: dict[str, Literal["updates", "epochs", "metric", "unknown"]] = {
+    "OneCycleLR": "updates",
+    "CyclicLR": "updates",
+    "ReduceLROnPlateau": "metric",
+    "LambdaLR": "unknown",
+    "MultiplicativeLR": "unknown",
+    "StepLR": "unknown",
+    "MultiStepLR": "unknown",
+    "ConstantLR": "unknown",
+    "LinearLR": "unknown",
+    "ExponentialLR": "unknown",
+    "CosineAnnealingLR": "unknown",
+    "CosineAnnealingWarmRestarts": "unknown",
+    "PolynomialLR": "unknown",
+    "SequentialLR": "unknown",
+    "ChainedScheduler": "unknown",
+    "WarmupCosineSchedule": "updates",
+    "WarmupLinearSchedule": "updates",
+    "get_scheduler": "updates",
+    "get_linear_schedule_with_warmup": "updates",
+    "get_cosine_schedule_with_warmup": "updates",
+    "get_constant_schedule_with_warmup": "updates",
+    "get_polynomial_decay_schedule_with_warmup": "updates",
+    "get_constant_schedule": "updates",
+}
+
+WRAPPERS: dict[str, str] = {
+    "DistributedDataParallel": "ddp",
+    "FullyShardedDataParallel": "fsdp",
+    "FSDP": "fsdp",
+    "DataParallel": "",
+}
+
+CLIPS: dict[str, Literal["norm", "value"]] = {
+    "clip_grad_norm_": "norm",
+    "clip_grad_norm": "norm",
+    "clip_grads_with_norm_": "norm",
+    "clip_grad_value_": "value",
+}
+
+AUTOCASTS = frozenset({"autocast"})
+
+LOSSES = frozenset(
+    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
+    "binary_cross_entropy_with_logits cosine_embedding_loss triplet_margin_loss ctc_loss CrossEntropyLoss NLLLoss "
+    "MSELoss L1Loss SmoothL1Loss HuberLoss KLDivLoss BCELoss BCEWithLogitsLoss CTCLoss TripletMarginLoss "
+    "CosineEmbeddingLoss".split()
+)
+
+# Objects whose engines own the training step; their models are separate files of this package, later.
+ENGINES = (
+    "accelerate.",
+    "lightning",
+    "pytorch_lightning",
+    "deepspeed",
+    "apex.amp",
+    "transformers.Trainer",
+    "transformers.Seq2SeqTrainer",
+    "catalyst",
+    "ignite",
+    "paddle",
+    "tensorflow",
+    "oneflow",
+    "mindspore",
+    "jax",
+    "torch_xla",
+    "colossalai",
+    "opacus",
+    "horovod",
+)
+
+DEPRECATED: dict[str, str] = {
+    "torch.cuda.amp.GradScaler": 'torch.amp.GradScaler("cuda", ...)',
+    "torch.cuda.amp.autocast": 'torch.amp.autocast("cuda", ...)',
+    "torch.cuda.amp.custom_fwd": 'torch.amp.custom_fwd(..., device_type="cuda")',
+    "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(..., device_type="cuda")',
+    "torch.cuda.amp.grad_scaler.GradScaler": 'torch.amp.GradScaler("cuda", ...)',
+    "torch.cuda.amp.autocast_mode.autocast": 'torch.amp.autocast("cuda", ...)',
+    "torch.cpu.amp.GradScaler": 'torch.amp.GradScaler("cpu", ...)',
+    "torch.cpu.amp.autocast": 'torch.amp.autocast("cpu", ...)',
+}
+
+
+def deprecated(name: str) -> str | None:
+    """What to write instead of a deprecated name (since torch 2.4), None for any other."""
+    return DEPRECATED.get(name)
+
+
+def is_torch(name: str) -> bool:
+    """Whether a dotted name belongs to torch itself or a vendor's device package with the same interface."""
+    return name.split(".")[0] in {"torch", "torch_npu", "torch_mlu", "torch_musa", "intel_extension_for_pytorch"}

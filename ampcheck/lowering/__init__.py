@@ -1,0 +1,37 @@
+"""From a file's text to the core program: pick with `ast`, read with libcst, slice."""
+
+from __future__ import annotations
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from ampcheck import program as p
+from ampcheck.lowering.select import Segment, select
+from ampcheck.lowering.slicing import slice_module
+from ampcheck.lowering.statements import Statements
+from ampcheck.source import Source, Unreadable
+
+__all__ = ["lower"]
+
+
+def lower(source: Source) -> p.Module:
+    """The sliced core program of a file; raises Unreadable where libcst cannot parse it either."""
+    lines = source.lines
+    body: list[p.Stmt] = []
+    for segment in select(source):
+        body += _lower_segment(source.path, segment)
+    return slice_module(p.Module(source.path, tuple(body), lines))
+
+
+def _lower_segment(path: str, segment: Segment) -> list[p.Stmt]:
+    try:
+        module = cst.parse_module(segment.text)
+    except cst.ParserSyntaxError as error:
+        line = error.raw_line + segment.line - 1
+        raise Unreadable(f"not Python: line {line}: {error.message.splitlines()[0]}") from None
+    except RecursionError:
+        raise Unreadable("nested too deeply to be parsed") from None
+    # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.
+    positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    lowering = Statements(path, positions, segment.line - 1)
+    return list(lowering.block(module.body))

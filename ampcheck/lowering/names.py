@@ -1,0 +1,38 @@
+"""The names by which a training step's events are known in source."""
+
+from __future__ import annotations
+
+__all__ = ["EVENT_NAMES"]
+
+# A statement that mentions none of these, and nothing that depends on one, cannot be part of a step.
+EVENT_NAMES = frozenset(
+    {
+        "backward",
+        "step",
+        "zero_grad",
+        "unscale_",
+        "scale",
+        "update",
+        "get_scale",
+        "scale_loss",
+        "GradScaler",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+        "clip_grad_norm",
+        "clip_grads_with_norm_",
+        "get_total_norm",
+        "grad",
+        "no_sync",
+        "autocast",
+        "half",
+        "requires_grad",
+        "requires_grad_",
+        "require_backward_grad_sync",
+        "set_requires_gradient_sync",
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "DistributedDataParallel",
+        "FullyShardedDataParallel",
+        "update_parameters",
+    }
+)

@@ -1,0 +1,199 @@
+"""Keeps events, what their guards and roles depend on, and jumps; drops every other statement.
+
+Names decide, without regard to scope or flow: a statement is kept when it mentions an event's name, jumps, or
+binds a name that a kept statement mentions.  That keeps too much now and then, never too little; and an `if`
+with nothing left in it is gone, so that it can never fork a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ampcheck import program as p
+from ampcheck.lowering.names import EVENT_NAMES
+
+__all__ = ["slice_module"]
+
+JUMPS = (p.Break, p.Continue, p.Return, p.Raise, p.Import, p.Assert)
+REPORTERS = frozenset({"print", "logger", "logging", "log", "wandb", "writer", "tqdm", "warnings"})
+NESTING = (p.If, p.For, p.While, p.With, p.Try, p.FunctionDef, p.ClassDef)
+
+
+def _mentioned(nodes: Iterable[p.Node]) -> set[str]:
+    names: set[str] = set()
+    for node in p.walk(*nodes):
+        if isinstance(node, p.Name):
+            names.add(node.id)
+        elif isinstance(node, p.Attribute):
+            names.add(node.attr)
+    return names
+
+
+def _bound(target: p.Node) -> set[str]:
+    """The names a target binds, a container's own name for an item store included."""
+    match target:
+        case p.Name(id=name):
+            return {name}
+        case p.Attribute(attr=name):
+            return {name}
+        case p.Subscript(value=value):
+            return _bound(value)
+        case p.Starred(value=value):
+            return _bound(value)
+        case p.Display(items=items):
+            return set().union(*(_bound(item) for item in items))
+        case _:
+            return set()
+
+
+class _Slice:
+    """The set of names that matter, grown until nothing changes."""
+
+    def __init__(self, body: tuple[p.Stmt, ...]) -> None:
+        self.names = set(EVENT_NAMES)
+        self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
+        size = 0
+        while len(self.names) != size:
+            size = len(self.names)
+            self._block(body)
+
+    def _block(self, body: tuple[p.Stmt, ...]) -> bool:
+        # Not any(): every statement must be visited.
+        return max([self._statement(statement) for statement in body], default=False)
+
+    def _statement(self, statement: p.Stmt) -> bool:
+        """Whether a statement matters; if it does, so does all that it mentions."""
+        match statement:
+            case p.FunctionDef(name=name) | p.ClassDef(name=name):
+                if self._block(statement.body) or name in self.names:
+                    self.names.add(name)
+                    return True
+                return False
+            case p.Import():
+                return False
+        bound, used = self._fact(statement)
+        inside = [self._block(block) for block in _blocks(statement)]
+        matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES)
+        if isinstance(statement, p.ExprStmt):
+            matters = not _only_reports(statement.value) and bool(used & self.names)
+        elif isinstance(statement, JUMPS):
+            matters = True
+        if matters:
+            self.names |= used
+        return matters and not isinstance(statement, (p.Return, p.Assert))
+
+    def _fact(self, statement: p.Stmt) -> tuple[set[str], set[str]]:
+        """The names a statement binds, and those its own expressions mention."""
+        known = self._facts.get(statement)
+        if known is not None:
+            return known
+        bound: set[str] = set()
+        if isinstance(statement, NESTING):
+            heads = _heads(statement)
+        else:
+            heads = (statement,)
+        for target in _targets(statement):
+            bound |= _bound(target)
+        for node in p.walk(*heads):
+            if isinstance(node, p.NamedExpr):
+                bound |= _bound(node.target)
+        self._facts[statement] = bound, _mentioned(heads)
+        return self._facts[statement]
+
+
+def _targets(statement: p.Stmt) -> tuple[p.Expr, ...]:
+    match statement:
+        case p.Assign(targets=targets):
+            return targets
+        case p.AugAssign(target=target) | p.For(target=target):
+            return (target,)
+        case p.With(items=items):
+            return tuple(target for _, target in items if target is not None)
+        case _:
+            return ()
+
+
+def _heads(statement: p.Stmt) -> tuple[p.Node, ...]:
+    match statement:
+        case p.If(test=test) | p.While(test=test):
+            return (test,)
+        case p.For(iterable=iterable):
+            return (iterable,)
+        case p.With(items=items):
+            return tuple(context for context, _ in items)
+        case _:
+            return ()
+
+
+def _blocks(statement: p.Stmt) -> tuple[tuple[p.Stmt, ...], ...]:
+    match statement:
+        case p.If(body=body, orelse=orelse) | p.For(body=body, orelse=orelse) | p.While(body=body, orelse=orelse):
+            return (body, orelse)
+        case p.With(body=body):
+            return (body,)
+        case p.Try(body=body, handlers=handlers, orelse=orelse, final=final):
+            return (body, *handlers, orelse, final)
+        case _:
+            return ()
+
+
+def slice_module(module: p.Module) -> p.Module:
+    """The module without the statements that no event depends on."""
+    names = _Slice(module.body).names
+    return replace(module, body=_kept(module.body, names))
+
+
+def _kept(body: tuple[p.Stmt, ...], names: set[str]) -> tuple[p.Stmt, ...]:
+    kept = []
+    for statement in body:
+        match statement:
+            case p.FunctionDef() | p.ClassDef():
+                kept.append(replace(statement, body=_kept(statement.body, names)))
+            case p.If():
+                inner, orelse = _kept(statement.body, names), _kept(statement.orelse, names)
+                if inner or orelse:
+                    kept.append(replace(statement, body=inner, orelse=orelse))
+                elif _has_events(statement.test):
+                    kept.append(p.ExprStmt(statement.site, statement.test))
+            case p.For() | p.While():
+                inner, orelse = _kept(statement.body, names), _kept(statement.orelse, names)
+                if inner or orelse:
+                    kept.append(replace(statement, body=inner, orelse=orelse))
+            case p.With():
+                inner = _kept(statement.body, names)
+                if inner or any(_has_events(context) for context, _ in statement.items):
+                    kept.append(replace(statement, body=inner))
+            case p.Try():
+                blocks = [_kept(b, names) for b in (statement.body, statement.orelse, statement.final)]
+                handlers = tuple(_kept(h, names) for h in statement.handlers)
+                if any(blocks) or any(handlers):
+                    kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))
+            case p.Assign(targets=targets):
+                if set().union(*(_bound(t) for t in targets)) & names or _has_events(statement):
+                    kept.append(statement)
+            case p.AugAssign(target=target):
+                if _bound(target) & names or _has_events(statement):
+                    kept.append(statement)
+            case p.ExprStmt(value=value):
+                if isinstance(value, p.Constant) or _only_reports(value):
+                    continue
+                if _mentioned([value]) & names:
+                    kept.append(statement)
+            case _:
+                kept.append(statement)
+    return tuple(kept)
+
+
+def _only_reports(value: p.Expr) -> bool:
+    """Whether an expression only prints or logs, with no event in it."""
+    if not isinstance(value, p.Call) or _has_events(value):
+        return False
+    root: p.Expr = value.func
+    while isinstance(root, p.Attribute):
+        root = root.value
+    return isinstance(root, p.Name) and root.id in REPORTERS
+
+
+def _has_events(node: p.Node) -> bool:
+    return bool(_mentioned([node]) & EVENT_NAMES)

@@ -1,0 +1,436 @@
+"""The small core of Python that training code is lowered to, before it is run.
+
+Every node knows its `Site`; a node's text is cut out of the source when somebody asks for it.  What the core has
+no node for becomes `Opaque` with its operands, so that nothing a value depends on is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ampcheck.events import Site
+
+__all__ = [
+    "Assert",
+    "Assign",
+    "Attribute",
+    "AugAssign",
+    "Binary",
+    "BoolOp",
+    "Break",
+    "Call",
+    "ClassDef",
+    "Compare",
+    "Comprehension",
+    "Constant",
+    "Continue",
+    "Delete",
+    "DictDisplay",
+    "Display",
+    "Expr",
+    "ExprStmt",
+    "For",
+    "FunctionDef",
+    "If",
+    "IfExp",
+    "Import",
+    "Keyword",
+    "Lambda",
+    "Module",
+    "Name",
+    "NamedExpr",
+    "Node",
+    "Opaque",
+    "Parameter",
+    "Raise",
+    "Return",
+    "Starred",
+    "Stmt",
+    "Subscript",
+    "Try",
+    "Unary",
+    "While",
+    "With",
+    "Yield",
+    "children",
+    "walk",
+]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """Anything with a place in the source."""
+
+    site: Site
+
+
+class Expr(Node):
+    """An expression."""
+
+    __slots__ = ()
+
+
+class Stmt(Node):
+    """A statement."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class Name(Expr):
+    """A name."""
+
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class Constant(Expr):
+    """A literal: number, string, None, True, False, Ellipsis."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Attribute(Expr):
+    """``value.attr``."""
+
+    value: Expr
+    attr: str
+
+
+@dataclass(slots=True, eq=False)
+class Subscript(Expr):
+    """``value[index]``; slices are Opaque."""
+
+    value: Expr
+    index: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Keyword:
+    """An argument of a call: positional when `name` is "", ``*x`` and ``**x`` by `star`."""
+
+    value: Expr
+    name: str = ""
+    star: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Call(Expr):
+    """``func(*arguments)``."""
+
+    func: Expr
+    arguments: tuple[Keyword, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Binary(Expr):
+    """``left op right`` for arithmetic operators, spelled as in source."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Unary(Expr):
+    """``not x``, ``-x``, ``+x``, ``~x``."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Compare(Expr):
+    """``left op right``; a chain ``a < b < c`` becomes a BoolOp of pairs."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(slots=True, eq=False)
+class BoolOp(Expr):
+    """``a and b`` / ``a or b``."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(slots=True, eq=False)
+class IfExp(Expr):
+    """``body if test else orelse``."""
+
+    test: Expr
+    body: Expr
+    orelse: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Display(Expr):
+    """A tuple, list or set display."""
+
+    kind: str
+    items: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class DictDisplay(Expr):
+    """A dict display; a key of None is ``**value``."""
+
+    items: tuple[tuple[Expr | None, Expr], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Starred(Expr):
+    """``*value`` in a display or target."""
+
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Comprehension(Expr):
+    """A comprehension with its innermost element; `loops` are (target, iterable, conditions), outermost first."""
+
+    kind: str
+    element: Expr
+    loops: tuple[tuple[Expr, Expr, tuple[Expr, ...]], ...]
+    key: Expr | None = None
+
+
+@dataclass(slots=True, eq=False)
+class NamedExpr(Expr):
+    """``(target := value)``."""
+
+    target: Expr
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Yield(Expr):
+    """``yield value`` (`delegate`: ``yield from value``)."""
+
+    value: Expr | None
+    delegate: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Opaque(Expr):
+    """Anything else; its operands are kept."""
+
+    operands: tuple[Expr, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Parameter:
+    """A parameter of a function; `star` is "", "*" or "**"."""
+
+    name: str
+    default: Expr | None = None
+    annotation: Expr | None = None
+    star: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Lambda(Expr):
+    """``lambda parameters: body``."""
+
+    parameters: tuple[Parameter, ...]
+    body: Expr
+
+
+@dataclass(slots=True, eq=False)
+class ExprStmt(Stmt):
+    """An expression as a statement."""
+
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Assign(Stmt):
+    """``a = b = value``, and annotated assignments (value None when only declared)."""
+
+    targets: tuple[Expr, ...]
+    value: Expr | None
+    annotation: Expr | None = None
+
+
+@dataclass(slots=True, eq=False)
+class AugAssign(Stmt):
+    """``target op= value``."""
+
+    target: Expr
+    op: str
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class If(Stmt):
+    """A conditional; match statements become chains of these."""
+
+    test: Expr
+    body: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class For(Stmt):
+    """A for loop."""
+
+    target: Expr
+    iterable: Expr
+    body: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class While(Stmt):
+    """A while loop."""
+
+    test: Expr
+    body: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class With(Stmt):
+    """A with statement: (context, target) pairs."""
+
+    items: tuple[tuple[Expr, Expr | None], ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Try(Stmt):
+    """A try statement; handlers keep their bodies only."""
+
+    body: tuple[Stmt, ...]
+    handlers: tuple[tuple[Stmt, ...], ...]
+    orelse: tuple[Stmt, ...]
+    final: tuple[Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Return(Stmt):
+    """``return value``."""
+
+    value: Expr | None
+
+
+class Break(Stmt):
+    """``break``."""
+
+    __slots__ = ()
+
+
+class Continue(Stmt):
+    """``continue``."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class Raise(Stmt):
+    """``raise``."""
+
+    value: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Assert(Stmt):
+    """``assert test``."""
+
+    test: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Delete(Stmt):
+    """``del targets``."""
+
+    targets: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Import(Stmt):
+    """Names bound by an import: (name, dotted origin)."""
+
+    names: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False)
+class FunctionDef(Stmt):
+    """A function or method."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Stmt, ...]
+    decorators: tuple[Expr, ...] = ()
+    generator: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ClassDef(Stmt):
+    """A class."""
+
+    name: str
+    bases: tuple[Expr, ...]
+    body: tuple[Stmt, ...]
+    decorators: tuple[Expr, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """A lowered file: its statements and the source lines that texts are cut from."""
+
+    path: str
+    body: tuple[Stmt, ...]
+    lines: tuple[str, ...]
+
+    def text(self, node: Node) -> str:
+        """The node's source on one line, with runs of white space folded."""
+        return self.cut(node.site)
+
+    def cut(self, site: Site) -> str:
+        """The source at a site on one line."""
+        if site.line == site.end_line:
+            return self.lines[site.line - 1][site.column - 1 : site.end_column - 1]
+        inner = self.lines[site.line : site.end_line - 1]
+        first, last = self.lines[site.line - 1][site.column - 1 :], self.lines[site.end_line - 1]
+        return " ".join(" ".join((first, *inner, last[: site.end_column - 1])).split())
+
+
+def _nodes(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, (Keyword, Parameter)):
+        for part in (value.value,) if isinstance(value, Keyword) else (value.default, value.annotation):
+            if part is not None:
+                yield part
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly inside a node, in source order."""
+    kind = type(node)
+    names = _FIELDS.get(kind)
+    if names is None:
+        names = _FIELDS[kind] = tuple(f.name for f in fields(kind) if f.name != "site")
+    for name in names:
+        yield from _nodes(getattr(node, name))
+
+
+def walk(*roots: Node) -> Iterator[Node]:
+    """All nodes under the roots, the roots included, outermost first."""
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(list(children(node))))

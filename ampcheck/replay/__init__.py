@@ -1,0 +1,181 @@
+"""Findings put to the test: their witnesses are executed on real tensors, in one subprocess for all of them.
+
+The user's code is never imported or run, only its trace of events; the process that calls `replay` never imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal
+
+from ampcheck.finding import Finding, Replay
+from ampcheck.replay.jobs import job
+from ampcheck.replay.observe import Observed
+from ampcheck.replay.process import Ended, ReplayUnavailable, ask, require_torch
+from ampcheck.replay.scenarios import RANKS, SCENARIOS, Scenario
+from ampcheck.rule import OBSERVABLES, Rule
+from ampcheck.trace import Trace
+
+__all__ = [
+    "RANKS",
+    "SCENARIOS",
+    "Observed",
+    "ReplayUnavailable",
+    "Scenario",
+    "compare",
+    "measure",
+    "replay",
+]
+
+Device = Literal["auto", "cpu", "cuda"]
+
+TIMEOUT = 900.0
+"""Seconds for all findings together; a finding takes about a tenth of one, the import of torch ten."""
+
+
+def replay(
+    findings: Sequence[Finding],
+    device: str = "auto",
+    timeout: float = TIMEOUT,
+    *,
+    rules: Iterable[Rule] | None = None,
+    on_result: Callable[[Finding], None] | None = None,
+) -> tuple[Finding, ...]:
+    """The findings in the same order, each with a `Replay`.
+
+    `rules` supply the oracles, all installed ones unless given; `on_result` is called as each finding is done.
+    Raises `ReplayUnavailable` where torch is missing or older than 2.3, or the device does not exist.
+    """
+    require_torch()
+    oracles = {r.code: r for r in (_installed() if rules is None else rules)}
+    results = list(findings)
+
+    def settle(index: int, result: Replay) -> None:
+        results[index] = replace(findings[index], replay=result)
+        if on_result:
+            on_result(results[index])
+
+    jobs = []
+    for index, finding in enumerate(findings):
+        rule = oracles.get(finding.code)
+        reason = _unobservable(finding, rule)
+        if reason or rule is None or finding.witness is None:
+            settle(index, Replay("inconclusive", "none", text=reason))
+            continue
+        witness = finding.witness
+        try:
+            data = job(witness.trace, rule.oracle, (witness.record, *witness.steps))
+        except (
+            Exception
+        ) as error:  # a trace of an unforeseen shape must not cost the other findings their replay
+            reason = f"the replay itself failed: {type(error).__name__}: {error}"
+            settle(index, Replay("inconclusive", "none", text=reason))
+            continue
+        jobs.append({"id": index, "kind": "judge", "job": data})
+    for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a))):
+        settle(index, Replay("inconclusive", "none", text=answer))
+    return tuple(results)
+
+
+def compare(
+    traces: Sequence[Trace],
+    device: str = "auto",
+    timeout: float = TIMEOUT,
+    oracle: Iterable[str] = OBSERVABLES,
+) -> tuple[dict[str, str], ...]:
+    """For each trace, the observables in which it deviates from every correct loop, in words; empty for a right one.
+
+    The key "replay" stands for a replay that failed.
+    """
+    require_torch()
+    found: list[dict[str, str]] = [{} for _ in traces]
+    jobs = [{"id": i, "kind": "compare", "job": job(trace, oracle)} for i, trace in enumerate(traces)]
+
+    def take(index: int, answer: dict[str, Any]) -> None:
+        found[index] = answer["deviations"] if "deviations" in answer else {"replay": answer["broken"]}
+
+    for index, reason in _answers(jobs, device, timeout, take):
+        found[index] = {"replay": reason}
+    return tuple(found)
+
+
+def measure(
+    traces: Sequence[Trace],
+    scenario: Scenario,
+    device: str = "auto",
+    timeout: float = TIMEOUT,
+    *,
+    reference: bool = False,
+) -> tuple[Observed, ...]:
+    """What the traces do in a scenario, or what their likeliest reference does.
+
+    Raises `RuntimeError` where a replay fails.
+    """
+    require_torch()
+    found = [Observed() for _ in traces]
+    jobs = [
+        {
+            "id": i,
+            "kind": "measure",
+            "scenario": asdict(scenario),
+            "reference": reference,
+            "job": job(trace, ()),
+        }
+        for i, trace in enumerate(traces)
+    ]
+
+    def take(index: int, answer: dict[str, Any]) -> None:
+        if "broken" in answer:
+            raise RuntimeError(answer["broken"])
+        found[index] = Observed(**answer["observed"])
+
+    for _, reason in _answers(jobs, device, timeout, take):
+        raise RuntimeError(reason)
+    return tuple(found)
+
+
+def _installed() -> Sequence[Rule]:
+    from ampcheck.registry import load
+
+    return load()
+
+
+def _unobservable(finding: Finding, rule: Rule | None) -> str:
+    if rule is None:
+        return f"no rule has the code {finding.code}"
+    if not rule.oracle:
+        return rule.unobservable or "the fault has no numeric trace"
+    return "" if finding.witness else "there is no run to replay"
+
+
+def _result(answer: dict[str, Any]) -> Replay:
+    if "broken" in answer:
+        return Replay("inconclusive", answer["device"], text=answer["broken"])
+    return Replay(answer["outcome"], answer["device"], answer["figures"], answer["text"])
+
+
+def _answers(
+    jobs: list[dict[str, Any]],
+    device: str,
+    timeout: float,
+    take: Callable[[int, dict[str, Any]], None],
+) -> Iterable[tuple[int, str]]:
+    """Hand on each answer as it comes; returned are the jobs that got none, with the reason.
+
+    Jobs with several ranks come last: they are the only ones that could wait for each other.
+    """
+    if not jobs:
+        return []
+    ordered = sorted(jobs, key=lambda j: bool(j["job"]["members"]["wrapped"]))
+    open_jobs = {j["id"] for j in jobs}
+
+    def on_answer(answer: dict[str, Any]) -> None:
+        open_jobs.discard(answer["id"])
+        take(answer["id"], answer)
+
+    try:
+        ask({"device": device, "jobs": ordered}, timeout, on_answer)
+    except Ended as end:
+        return [(index, str(end)) for index in sorted(open_jobs)]
+    return []

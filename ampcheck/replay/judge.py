@@ -1,0 +1,219 @@
+"""Confirmed, refuted or inconclusive: what a user's loop does against every acceptable reference.
+
+**Confirmed**: in some scenario an observable of the rule's oracle deviates from every reference.  **Refuted**: in every
+scenario some reference agrees in all of them.  Anything else is inconclusive, above all a replay that breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ampcheck.replay.observe import Observed, deviations
+from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, Scenario
+from ampcheck.replay.script import Cast, Op
+from ampcheck.replay.wording import Known, Wording, describe, number
+
+__all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "judge"]
+
+Execute = Callable[[Cast, Sequence[Op], Scenario], Observed]
+
+OF_RANKS = frozenset({"syncs", "divergence"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """The user's operations, and those of each acceptable reference by name."""
+
+    user: list[Op]
+    references: list[tuple[str, list[Op]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that is needed to judge one witness.  `excerpt` is its first windows, `whole` the whole run.
+
+    `bfloat16`: no loss scale is needed, so that a correct one would never move.
+    """
+
+    members: Cast
+    excerpt: Scripts
+    whole: Scripts
+    oracle: tuple[str, ...]
+    bfloat16: bool = False
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Job:
+        """A job from plain data."""
+        return cls(
+            data["members"],
+            Scripts(**data["excerpt"]),
+            Scripts(**data["whole"]),
+            tuple(data["oracle"]),
+            data["bfloat16"],
+        )
+
+
+@dataclass(slots=True)
+class Verdict:
+    """An outcome with its line for people."""
+
+    outcome: str
+    text: str
+    figures: dict[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One scenario: what the user's loop did, and how each reference that ran differs from it."""
+
+    scenario: Scenario
+    user: Observed
+    differences: list[tuple[Observed, frozenset[str]]]
+
+    def deviating(self, oracle: Iterable[str]) -> list[str]:
+        """The oracle's observables that deviate from every reference."""
+        return [o for o in oracle if all(o in found for _, found in self.differences)]
+
+    def agrees(self, oracle: Iterable[str]) -> bool:
+        """Whether some reference agrees in all of them."""
+        return any(found.isdisjoint(oracle) for _, found in self.differences)
+
+    def nearest(self) -> Observed:
+        """The reference that differs least."""
+        return min(self.differences, key=lambda d: len(d[1]))[0]
+
+
+def judge(job: Job, execute: Execute) -> Verdict:
+    """Decide one finding."""
+    stopped, parted, tried = "", False, []
+    for trial in _trials(job, execute):
+        if not trial.differences:
+            return Verdict("inconclusive", f"no reference runs in the scenario {trial.scenario.name!r}")
+        found = trial.deviating(job.oracle)
+        if found:
+            return _confirmed(job, trial, found, execute)
+        parted = parted or not trial.agrees(job.oracle)
+        stopped = stopped or trial.user.exception
+        tried.append(trial.scenario)
+    if stopped and "exception" not in job.oracle:
+        return Verdict("inconclusive", f"torch raises before the fault could show: {stopped}")
+    if parted:
+        return Verdict("inconclusive", "agrees with different references in different respects")
+    scales = sorted({s.scale for s in tried})
+    figures: dict[str, float | int | str] = {"scenarios": len(tried)}
+    text = f"agrees with a correct loop in {len(tried)} scenarios (S = {', '.join(f'{s:g}' for s in scales)})"
+    return Verdict("refuted", text, figures)
+
+
+def compare(job: Job, execute: Execute) -> dict[str, str]:
+    """Every observable that deviates from a correct loop in some scenario, in words."""
+    found: dict[str, str] = {}
+    for trial in _trials(job, execute):
+        if not trial.differences:
+            return {"reference": f"no reference runs in the scenario {trial.scenario.name!r}"}
+        if trial.agrees(job.oracle):
+            continue
+        nearest = trial.nearest()
+        for observable in trial.deviating(job.oracle) or sorted(deviations(trial.user, nearest)):
+            wording = describe(observable, trial.user, nearest, _known(job, trial.scenario), trial.scenario)
+            found.setdefault(observable, wording.text)
+    return found
+
+
+def _trials(job: Job, execute: Execute) -> Iterator[_Trial]:
+    for scenario in _scenarios(job):
+        yield _trial(job, execute, scenario)
+
+
+def _scenarios(job: Job) -> Iterator[Scenario]:
+    ranked = bool(OF_RANKS.intersection(job.oracle)) and bool(job.members["wrapped"])
+    if ranked:
+        yield RANKS
+    if ranked and OF_RANKS.issuperset(job.oracle):
+        return
+    for scenario in SCENARIOS:
+        pointless = scenario.scaled and not job.members["scalers"]
+        missing = scenario.infinite is not None and scenario.infinite >= len(job.members["optimizers"])
+        if not (pointless or missing):
+            yield scenario
+
+
+def _trial(job: Job, execute: Execute, scenario: Scenario) -> _Trial:
+    scripts = job.whole if scenario.whole else job.excerpt
+    user = execute(job.members, scripts.user, scenario)
+    differences: list[tuple[Observed, frozenset[str]]] = []
+    for _, ops in scripts.references:
+        reference = execute(job.members, ops, scenario)
+        if reference.exception:
+            continue
+        if job.bfloat16:
+            reference.scale = {name: [1.0] * len(values) for name, values in reference.scale.items()}
+        difference = deviations(user, reference)
+        differences.append((reference, difference))
+        if difference.isdisjoint(job.oracle):
+            break
+    return _Trial(scenario, user, differences)
+
+
+def _known(job: Job, scenario: Scenario) -> Known:
+    members = job.members
+    return Known(scenario.scale, members["window"], len(members["scalers"]), members["clips"])
+
+
+def _confirmed(job: Job, trial: _Trial, found: list[str], execute: Execute) -> Verdict:
+    """The figures of the first deviation, and where a fault of scale hides."""
+    scenario, observable = trial.scenario, found[0]
+    wording = describe(observable, trial.user, trial.nearest(), _known(job, scenario), scenario)
+    figures = {**wording.figures, "scenario": scenario.name, "S": scenario.scale, "K": job.members["window"]}
+    if wording.factor:
+        figures["factor"] = wording.factor
+    text = wording.text
+    if scenario.name == "documents" and "S" in wording.factor and observable in ("gradient", "clip-norm"):
+        text += _controls(job, trial, observable, wording, execute, figures)
+    return Verdict("confirmed", text, figures)
+
+
+def _controls(
+    job: Job,
+    trial: _Trial,
+    observable: str,
+    wording: Wording,
+    execute: Execute,
+    figures: dict[str, float | int | str],
+) -> str:
+    """The same loop at S = 1 and S = 64, and with no gradient at all: where wrong and right agree."""
+    agreeing, values = [], {trial.scenario.scale: float(wording.figures[observable])}
+    for control in CONTROLS:
+        other = _trial(job, execute, control)
+        if other.agrees((observable,)):
+            agreeing.append(control.name)
+            if control.data == "zero":
+                continue
+            series = other.user.gradient if observable == "gradient" else {}
+            first = next((s[0] for s in series.values() if s), None)
+            if first:
+                values[control.scale] = _size(first)
+            continue
+        known = _known(job, control)
+        again = describe(observable, other.user, other.nearest(), known, control)
+        if again.factor != wording.factor:
+            return ""
+        values[control.scale] = float(again.figures[observable])
+    ordered = sorted(values)
+    for scale in ordered:
+        figures[f"{observable} at S = {scale:g}"] = values[scale]
+    text = ""
+    if len(ordered) > 1:
+        scales, sizes = ", ".join(f"{s:g}" for s in ordered), ", ".join(number(values[s]) for s in ordered)
+        text += f"; S = {scales}: {sizes}"
+    if agreeing:
+        text += f"; wrong and right agree at {' and at '.join(agreeing)}"
+    return text
+
+
+def _size(vector: Sequence[float]) -> float:
+    from ampcheck.replay.observe import norm
+
+    return norm(vector)

@@ -1,0 +1,346 @@
+"""Executes a script on real tensors: real scalers, optimizers, clips, schedulers.  Needs torch."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ampcheck.replay.observe import Observed, Vector
+from ampcheck.replay.scenarios import THRESHOLD, WORLD, Scenario, gradient
+from ampcheck.replay.script import Cast, Op
+
+__all__ = ["Machine", "Probe", "Wrapper", "execute"]
+
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+
+DEPRECATED: dict[str, tuple[object, ...]] = {
+    "torch.cuda.amp.GradScaler": (),
+    "torch.cpu.amp.GradScaler": (),
+    "torch.cuda.amp.autocast": (),
+    "torch.cpu.amp.autocast": (),
+    "torch.cuda.amp.custom_fwd": (abs,),
+    "torch.cuda.amp.custom_bwd": (abs,),
+}
+"""Deprecated names that can be called to see whether torch warns, with the arguments that they need."""
+
+
+class _Refused(Exception):
+    """torch refused a call that the script asked for; the message is torch's."""
+
+
+class Probe(nn.Module):
+    """A model with two parameters whose loss has the gradient that one wants."""
+
+    def __init__(self, start: tuple[float, float]) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.tensor([start[0]]))
+        self.second = nn.Parameter(torch.tensor([start[1]]))
+
+    def forward(self, gradients: Tensor, curved: bool = False) -> Tensor:
+        """One loss for each row of `gradients`: ``<p, g>``, or ``½ <g, p²>``."""
+        parameters = torch.cat([self.first, self.second])
+        return (gradients * (0.5 * parameters**2 if curved else parameters)).sum(dim=1)
+
+
+class Wrapper(Protocol):
+    """What DistributedDataParallel is to a machine."""
+
+    module: Probe
+
+    def __call__(self, gradients: Tensor, curved: bool = False) -> Tensor: ...
+    def no_sync(self) -> Any: ...
+
+
+def execute(members: Cast, ops: Sequence[Op], scenario: Scenario, device: str) -> Observed:
+    """Run a script in one scenario, on one rank."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        machine = Machine(members, scenario, device)
+        for _ in range(scenario.repeat):
+            machine.run(ops)
+    observed = machine.finish()
+    texts = [str(w.message) for w in caught if _matters(w)]
+    observed.warning = sorted({text.split(". ")[0].split(" See more details")[0].strip() for text in texts})
+    return observed
+
+
+def _matters(caught: warnings.WarningMessage) -> bool:
+    return issubclass(caught.category, FutureWarning) or "lr_scheduler.step()" in str(caught.message)
+
+
+class Machine:
+    """One rank: its models, optimizers, scalers and what was observed of them."""
+
+    def __init__(
+        self,
+        members: Cast,
+        scenario: Scenario,
+        device: str,
+        rank: int = 0,
+        wrappers: dict[str, Wrapper] | None = None,
+    ) -> None:
+        self.members, self.scenario, self.device, self.rank = members, scenario, device, rank
+        self.wrappers = wrappers or {}
+        start = (1.0, -2.0) if scenario.curved else (0.0, 0.0)
+        self.models = {
+            owner: self.wrappers[owner].module if owner in self.wrappers else Probe(start).to(device)
+            for owner in members["owners"]
+        }
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.scalers: dict[str, torch.amp.GradScaler] = {}
+        self.seen = Observed()
+        self.readings: dict[int, float] = {}
+        self.fired: dict[str, bool] = {}
+        self.since_step: dict[str, set[int]] = {}
+        self.before_unscale: dict[str, Vector] = {}
+        self.losses_finite = True
+        for name in members["optimizers"]:
+            self._build_optimizer(name)
+        for name in members["scalers"]:
+            self._build_scaler(name)
+        self.schedules = {
+            name: torch.optim.lr_scheduler.ExponentialLR(self.optimizers[optimizer], gamma=0.5)
+            for name, optimizer in members["schedules"].items()
+        }
+        self.seen.schedule = dict.fromkeys(self.schedules, 0)
+        self.seen.decay = dict.fromkeys(members["averages"], 0)
+
+    # --- building ---
+
+    def _build_optimizer(self, name: str) -> None:
+        optimizer = torch.optim.SGD(self.models[name].parameters(), lr=1.0, fused=False)
+        optimizer.register_step_pre_hook(lambda *_: self._at_step(name))
+        self.optimizers[name] = optimizer
+        self.seen.steps.setdefault(name, 0)
+        for series in (self.seen.gradient, self.seen.carried, self.seen.rates, self.seen.windows):
+            series.setdefault(name, [])
+
+    def _build_scaler(self, name: str) -> None:
+        self.scalers[name] = torch.amp.GradScaler(
+            self.device,
+            init_scale=self._first_scale(name),
+            growth_interval=self.scenario.growth_interval,
+        )
+        self.seen.scale.setdefault(name, [])
+
+    def _first_scale(self, name: str) -> float:
+        """Each scaler has a scale of its own, so that crossed ones show."""
+        return float(self.scenario.scale * 4.0 ** self.members["scalers"].index(name))
+
+    # --- running ---
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Execute the operations in order; a call that torch refuses ends the run, as it would the user's."""
+        for op in ops:
+            if self.seen.exception or not all(self._holds(test, op) for test in op.get("if", ())):
+                continue
+            try:
+                getattr(self, "_do_" + op["do"].replace("-", "_"))(op)
+            except _Refused as refusal:
+                self.seen.exception = str(refusal)
+                self.seen.exception_at = op["micro"]
+
+    def finish(self) -> Observed:
+        """What was observed, with the parameters and scales at the end."""
+        self._sample_scales()
+        self.seen.parameters = {
+            name: self._values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
+        }
+        return self.seen
+
+    def _holds(self, test: Op, op: Op) -> bool:
+        if "stepped" in test:
+            return all(self.fired.get(o, False) for o in test["stepped"])
+        if "scale" in test:
+            left, comparison, right = test["scale"]
+            if left not in self.readings or right not in self.readings:
+                return True
+            return COMPARISONS[comparison](self.readings[left], self.readings[right]) == bool(test["holds"])
+        return self._is_finite(test["finite"], op) == bool(test["holds"])
+
+    def _is_finite(self, what: str, op: Op) -> bool:
+        if op["do"] == "backward":
+            return all(torch.isfinite(self._gradients(op, owner)).all() for owner in op["reaches"])
+        if what == "loss":
+            return self.losses_finite
+        owners = op.get("owners") or [op["optimizer"]] if "optimizer" in op else self.members["owners"]
+        return all(bool(torch.isfinite(g).all()) for g in self._grads(owners))
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """A call that the user's code makes: what it raises is an observation."""
+        try:
+            yield
+        except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
+            raise _Refused(str(error).strip().split("\n")[0]) from error
+
+    def _at_step(self, name: str) -> None:
+        """Runs inside the real ``optimizer.step``."""
+        self.fired[name] = True
+        self.seen.steps[name] += 1
+        gradient_now = self._gradient(name)
+        self.seen.gradient[name].append(gradient_now)
+        self.seen.carried[name].append(self.before_unscale.pop(name, gradient_now))
+        self.seen.rates[name].append(float(self.optimizers[name].param_groups[0]["lr"]))
+
+    # --- operations ---
+
+    def _gradients(self, op: Op, owner: str) -> Tensor:
+        """The true gradients of a backward, one row for each part of the loss."""
+        number = self.members["owners"].index(owner)
+        rows = [
+            gradient(self.scenario, op["micro"], op["nth"], number, part, self.rank, self.members["window"])
+            for part in range(len(op["parts"]))
+        ]
+        return torch.tensor(rows, device=self.device)
+
+    def _do_backward(self, op: Op) -> None:
+        self._sample_scales()
+        total = torch.zeros((), device=self.device)
+        self.losses_finite = True
+        with ExitStack() as stack:
+            for owner in op["reaches"]:
+                rows = self._gradients(op, owner)
+                self.losses_finite = self.losses_finite and bool(torch.isfinite(rows).all())
+                losses = self._forward(op, owner, rows)
+                for loss, unit in zip(losses, op["parts"], strict=True):
+                    total = total + self._in_unit(loss / op["divisor"], unit).float()
+                self.since_step.setdefault(owner, set()).add(op["micro"])
+            if not op["synced"]:
+                for owner in set(op["reaches"]) & set(self.wrappers):
+                    stack.enter_context(self.wrappers[owner].no_sync())
+            total.backward()  # type: ignore[no-untyped-call]
+        for owner in op["reaches"]:
+            self.before_unscale[owner] = self._gradient(owner)
+
+    def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:
+        rows = rows.to(next(self.models[owner].parameters()).dtype)
+        wrapper, how = self.wrappers.get(owner), op["passes"].get(owner)
+        if wrapper is None or how is None or how["bypassed"]:
+            return self.models[owner](rows, self.scenario.curved)  # type: ignore[no-any-return]
+        with nullcontext() if how["synced"] else wrapper.no_sync():
+            return wrapper(rows, self.scenario.curved)
+
+    def _in_unit(self, loss: Tensor, unit: Op) -> Tensor:
+        """A loss multiplied into its unit ``S^a · K^b · W^c``, by the scaler itself where S is concerned."""
+        loss = loss * (float(self.members["window"]) ** unit["window"] if unit["window"] > 0 else 1.0)
+        loss = loss / float(self.members["window"]) ** max(-unit["window"], 0)
+        loss = loss * float(WORLD) ** unit["world"]
+        for scaler, exponent in unit["scale"].items():
+            for _ in range(abs(exponent)):
+                loss = self.scalers[scaler].scale(loss) if exponent > 0 else loss / self._scale(scaler)
+        return loss
+
+    def _do_unscale(self, op: Op) -> None:
+        with self._asked():
+            self.scalers[op["scaler"]].unscale_(self.optimizers[op["optimizer"]])
+
+    def _do_clip(self, op: Op) -> None:
+        chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in op["owners"]]
+        parameters = [p for group in chosen for p in group]
+        for group in [[p] for p in parameters] if op["each"] else [parameters]:
+            if op["style"] == "value":
+                components = [abs(x) for p in group if p.grad is not None for x in self._values([p.grad])]
+                self.seen.clip_norm.append((op["micro"], max(components, default=0.0)))
+                nn.utils.clip_grad_value_(group, THRESHOLD)
+                continue
+            with self._asked():
+                total = nn.utils.clip_grad_norm_(group, THRESHOLD, error_if_nonfinite=op["raises"])
+            self.seen.clip_norm.append((op["micro"], float(total)))
+
+    def _do_edit(self, op: Op) -> None:
+        factor = self._in_unit(torch.ones((), device=self.device), op["factor"])
+        for grad in self._grads(op["owners"]):
+            match op["effect"]:
+                case "multiply":
+                    grad.mul_(factor)
+                case "shift":
+                    grad.add_(1.0)
+                case "nonlinear":
+                    grad.sign_()
+                case _:
+                    torch.nan_to_num_(grad)
+
+    def _do_read(self, op: Op) -> None:
+        grads = list(self._grads(op["owners"]))
+        total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
+        self.seen.read_norm.append((op["micro"], total))
+
+    def _do_step(self, op: Op) -> None:
+        name = op["optimizer"]
+        self.fired[name] = False
+        arguments: dict[str, Any] = {"closure": lambda: None} if op["closure"] else {}
+        with self._asked():
+            if op["scaler"]:
+                self.scalers[op["scaler"]].step(self.optimizers[name], **arguments)
+            else:
+                self.optimizers[name].step(**arguments)
+        self.seen.windows[name].append(len(self.since_step.pop(name, set())))
+
+    def _do_update(self, op: Op) -> None:
+        scaler = self.scalers[op["scaler"]]
+        with self._asked():
+            scaler.update(self._first_scale(op["scaler"])) if op["explicit"] else scaler.update()
+
+    def _do_zero(self, op: Op) -> None:
+        for owner in op["owners"]:
+            self.models[owner].zero_grad(set_to_none=op["to_none"])
+
+    def _do_schedule(self, op: Op) -> None:
+        self.seen.schedule[op["scheduler"]] += 1
+        self.schedules[op["scheduler"]].step()
+
+    def _do_average(self, op: Op) -> None:
+        self.seen.decay[op["average"]] += 1
+
+    def _do_read_scale(self, op: Op) -> None:
+        self.readings[op["reading"]] = self._scale(op["scaler"])
+
+    def _do_build(self, op: Op) -> None:
+        build = self._build_scaler if op["kind"] == "scaler" else self._build_optimizer
+        if op["role"] in self.members["scalers"] + self.members["optimizers"]:
+            build(op["role"])
+
+    def _do_convert(self, op: Op) -> None:
+        for owner in op["owners"]:
+            self.models[owner].to(getattr(torch, op["dtype"]))
+
+    def _do_deprecated(self, op: Op) -> None:
+        operator.attrgetter(op["name"].removeprefix("torch."))(torch)(*DEPRECATED[op["name"]])
+
+    # --- looking ---
+
+    def _scale(self, name: str) -> float:
+        return float(self.scalers[name].get_scale())
+
+    def _sample_scales(self) -> None:
+        for name in self.scalers:
+            self.seen.scale[name].append(self._scale(name) / self._first_scale(name))
+
+    def _grads(self, owners: Sequence[str]) -> Iterator[Tensor]:
+        for owner in owners:
+            for parameter in self.models[owner].parameters():
+                if parameter.grad is not None:
+                    yield parameter.grad
+
+    def _gradient(self, owner: str) -> Vector:
+        """An owner's gradient, zero where there is none."""
+        parameters = self.models[owner].parameters()
+        return self._values(torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
+
+    @staticmethod
+    def _values(tensors: Any) -> Vector:
+        return [float(x) for t in tensors for x in t.detach().flatten().tolist()]

@@ -1,0 +1,305 @@
+"""What a user's loop does, read from its trace: the part of a reference that is the loop's own affair.
+
+The trace may be wrong in any way, so each fact is read from where a fault is least likely to bend it: a clip belongs
+to whoever has fresh gradients when it runs and, if nobody has, to the optimizer that steps next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ampcheck import events as ev
+from ampcheck.gradients import Buffer
+from ampcheck.protocol import Extra, Practice
+from ampcheck.trace import Record, Trace
+
+__all__ = ["Loop", "read_loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop's practice and what its windows are divided by.
+
+    `window` is K; `windows` gives the length of each optimizer's own window, 1 where it declares none.
+    """
+
+    records: tuple[Record, ...]
+    practice: Practice
+    optimizers: tuple[str, ...]
+    window: int
+    windows: dict[str, int]
+    epochs: tuple[tuple[int, ...], ...]
+    bfloat16: bool
+
+    def steps(self, optimizer: str) -> bool:
+        """Whether an optimizer ever steps in these records."""
+        return any(isinstance(r.event, ev.Step) and r.event.optimizer == optimizer for r in self.records)
+
+
+def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
+    """The loop behind a trace, of which only `records` will be executed."""
+    everything = trace.records
+    optimizers = _optimizers(trace, records)
+    length = trace.window.length if trace.window and trace.complete else 1
+    gaps = {o for o in optimizers if _one_backward_a_window(trace, o)}
+    windows = {o: 1 if o in gaps or o not in _declaring(trace, optimizers) else length for o in optimizers}
+    scalers = {o: s for o in optimizers if (s := _scaler(everything, o))}
+    free = tuple(dict.fromkeys(o for b in _backwards(records) for o in b[1].reaches if o not in optimizers))
+    before, after = _extras(trace, optimizers, free, bool(scalers))
+    practice = Practice(
+        scalers=scalers,
+        before=before,
+        after=after,
+        schedules=_schedules(trace, optimizers),
+        averages=_averages(trace, optimizers),
+        guarded=frozenset(
+            r.event.average
+            for r in everything
+            if isinstance(r.event, ev.AverageUpdate) and any(g.skip for g in r.guards)
+        ),
+        kept=frozenset(_kept(trace, records, optimizers)),
+        undivided=frozenset(
+            r.index for r, b in _backwards(everything) if not trace.complete or _is_undivided(b, gaps)
+        ),
+        world=any(isinstance(r.event, ev.Reduce) for r in everything),
+        free=free,
+    )
+    casts = {r.event.dtype for r in everything if isinstance(r.event, ev.Autocast)}
+    return Loop(
+        tuple(records),
+        practice,
+        optimizers,
+        length,
+        windows,
+        _epochs(records),
+        bfloat16=casts == {"bfloat16"},
+    )
+
+
+def _backwards(records: Iterable[Record]) -> list[tuple[Record, ev.Backward]]:
+    return [(r, r.event) for r in records if isinstance(r.event, ev.Backward)]
+
+
+def _optimizers(trace: Trace, records: Sequence[Record]) -> tuple[str, ...]:
+    """Those that step, in order of their steps, then those that never do."""
+    stepping = [e.optimizer for _, e in trace.of(ev.Step)]
+    named = [r.id for r in trace.roles_of("optimizer")]
+    reached = [o for _, b in _backwards(records) for o in b.reaches if not o.startswith("free:")]
+    return tuple(dict.fromkeys([*stepping, *(o for o in reached if o in named)]))
+
+
+# --- windows ---
+
+
+def _declaring(trace: Trace, optimizers: tuple[str, ...]) -> frozenset[str]:
+    """The optimizers whose own events show a window; all of them where none does."""
+    if not trace.window:
+        return frozenset()
+    shown = set()
+    for record in trace.records:
+        match record.event:
+            case ev.Backward(loss=loss, reaches=reaches) if any(u.window for u in loss.parts):
+                shown.update(set(reaches) - set(record.event.assumed))
+            case ev.Edit(owners=owners, factor=factor) if factor.window:
+                shown.update(owners)
+            case ev.Step(optimizer=optimizer) | ev.Unscale(optimizer=optimizer) if _at_boundary(record):
+                shown.add(optimizer)
+            case ev.ZeroGrad(owners=(owner,)) | ev.Clip(owners=(owner,)) if _at_boundary(record):
+                shown.add(owner)
+            case _:
+                pass
+    return frozenset(shown & set(optimizers)) or frozenset(optimizers)
+
+
+def _at_boundary(record: Record) -> bool:
+    return any(g.boundary for g in record.guards)
+
+
+def _one_backward_a_window(trace: Trace, optimizer: str) -> bool:
+    """Whether the loss is accumulated instead of the gradients: one backward for each K micro-batches."""
+    if not trace.window or trace.window.length < 2:
+        return False
+    reaching = [
+        r for r, b in _backwards(trace.records) if optimizer in b.reaches and optimizer not in b.assumed
+    ]
+    if not reaching:
+        return False
+    per_epoch: dict[int, list[int]] = {}
+    for record in reaching:
+        per_epoch.setdefault(record.epoch, []).append(record.micro)
+    distances = {b - a for micros in per_epoch.values() for a, b in pairwise(micros)}
+    return distances == {trace.window.length} or all(
+        any(g.boundary and g.holds for g in r.guards) for r in reaching
+    )
+
+
+def _is_undivided(backward: ev.Backward, gaps: set[str]) -> bool:
+    """Whether K does not settle the loss's normalisation: another divisor, a sum, a loss summed over the window."""
+    return (
+        any(u.other for u in backward.loss.parts)
+        or backward.loss.reduction == "sum"
+        or any(o in gaps for o in backward.reaches)
+    )
+
+
+def _epochs(records: Sequence[Record]) -> tuple[tuple[int, ...], ...]:
+    """The micro-batches of each epoch, those that were skipped included."""
+    last: dict[int, int] = {}
+    for record in records:
+        if isinstance(record.event, ev.Backward | ev.Jump):
+            last[record.epoch] = max(record.micro, last.get(record.epoch, 0))
+    epochs, first = [], 0
+    for epoch in sorted(last):
+        epochs.append(tuple(range(first, last[epoch] + 1)))
+        first = last[epoch] + 1
+    return tuple(epochs)
+
+
+# --- scalers ---
+
+
+def _scaler(records: Sequence[Record], optimizer: str) -> str | None:
+    """The scaler of an optimizer: the one that scaled its loss, else the one that steps or unscales it."""
+    losses, calls = [], []
+    for record in records:
+        match record.event:
+            case ev.Backward(loss=loss, reaches=reaches) if optimizer in reaches:
+                losses += [s for u in loss.parts for s, exponent in u.scale if exponent > 0]
+            case ev.Step(optimizer=o, scaler=str(s)) | ev.Unscale(optimizer=o, scaler=s) if o == optimizer:
+                calls.append(s)
+            case _:
+                pass
+    return max(set(losses or calls), key=(losses or calls).count, default=None)
+
+
+# --- clips, reads and edits ---
+
+
+def _extras(
+    trace: Trace, optimizers: tuple[str, ...], free: tuple[str, ...], scaled: bool
+) -> tuple[tuple[Extra, ...], tuple[Extra, ...]]:
+    """The clips, reads and edits, once each, with the owners they are meant for: before the step, and after it."""
+    places: dict[ev.Site, list[Record]] = {}
+    for record in trace.records:
+        if isinstance(record.event, ev.Clip | ev.Edit | ev.Read | ev.Reduce):
+            places.setdefault(record.event.site, []).append(record)
+    clipped = {o for rs in places.values() if isinstance(rs[0].event, ev.Clip) for o in _fresh_owners(rs)}
+    before: list[Extra] = []
+    after: list[Extra] = []
+    for records in places.values():
+        event = records[0].event
+        assert isinstance(event, ev.Clip | ev.Edit | ev.Read | ev.Reduce)
+        if isinstance(event, ev.Edit) and event.effect == "multiply":
+            continue  # a factor of S, K or W is the protocol's affair; a mask changes no unit
+        owners = tuple(o for o in event.owners if not (scaled and o in free))
+        fresh = _fresh_owners(records)
+        if isinstance(event, ev.Clip):
+            owners = owners if fresh else _meant(trace, records, clipped, optimizers)
+            event = replace(event, owners=owners, per_parameter=False, error_if_nonfinite=False)
+            if event not in before:
+                before.append(event)
+        elif fresh:
+            before.append(replace(event, owners=owners))
+        elif isinstance(event, ev.Read):
+            after.append(replace(event, owners=owners))
+    return tuple(before), tuple(after)
+
+
+def _is_fresh(buffer: Buffer) -> bool:
+    return not buffer.is_empty and not buffer.stepped
+
+
+def _fresh_owners(records: Sequence[Record]) -> set[str]:
+    """The owners with gradients that no step has used yet, when the event at this place runs."""
+    return {
+        o
+        for r in records
+        for o in r.event.owners  # type: ignore[attr-defined]
+        if _is_fresh(r.before.buffer(o))
+    }
+
+
+def _meant(
+    trace: Trace, records: Sequence[Record], clipped: set[str], optimizers: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Whom a clip was meant for that finds no fresh gradients at all."""
+    first = records[0]
+    assert isinstance(first.event, ev.Clip)
+    named = tuple(o for o in first.event.owners if o in optimizers)
+    behind = named and all(not first.before.buffer(o).is_empty for o in named)
+    if behind and clipped.isdisjoint(named):
+        return named
+    following = [r.event.optimizer for r in trace.records[first.index :] if isinstance(r.event, ev.Step)]
+    return (following[0],) if following else named or optimizers[:1]
+
+
+# --- schedules, averages and what stays in its place ---
+
+
+def _is_own_cadence(trace: Trace, records: Sequence[Record]) -> bool:
+    """Whether events come once an epoch or less, or under a test of the user's own."""
+    epochs = len({r.epoch for r in trace.records}) or 1
+    return len(records) <= epochs or any(
+        g.varying and not (g.boundary or g.skip or g.finite) for r in records for g in r.guards
+    )
+
+
+def _places(trace: Trace, kind: type[ev.ScheduleStep] | type[ev.AverageUpdate]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in trace.records:
+        match record.event:
+            case ev.ScheduleStep(scheduler=role) | ev.AverageUpdate(average=role) if isinstance(
+                record.event, kind
+            ):
+                found.setdefault(role, []).append(record)
+            case _:
+                pass
+    return found
+
+
+def _counts_updates(trace: Trace, records: Sequence[Record]) -> bool:
+    counts = {r.event.counts for r in records if isinstance(r.event, ev.ScheduleStep)}
+    return not counts & {"epochs", "metric"} and not _is_own_cadence(trace, records)
+
+
+def _schedules(trace: Trace, optimizers: tuple[str, ...]) -> tuple[ev.ScheduleStep, ...]:
+    schedules = []
+    for records in _places(trace, ev.ScheduleStep).values():
+        event = records[0].event
+        if isinstance(event, ev.ScheduleStep) and _counts_updates(trace, records):
+            named = tuple(o for o in event.optimizers if o in optimizers) or optimizers[:1]
+            schedules.append(replace(event, optimizers=named))
+    return tuple(s for s in schedules if s.optimizers)
+
+
+def _averages(trace: Trace, optimizers: tuple[str, ...]) -> tuple[tuple[ev.AverageUpdate, str], ...]:
+    averages = []
+    for records in _places(trace, ev.AverageUpdate).values():
+        event, first = records[0].event, records[0].index
+        if isinstance(event, ev.AverageUpdate) and not _is_own_cadence(trace, records):
+            steps = [
+                r.event.optimizer for r in trace.records if isinstance(r.event, ev.Step) and r.index < first
+            ]
+            if optimizers:
+                averages.append((event, steps[-1] if steps else optimizers[0]))
+    return tuple(averages)
+
+
+def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) -> Iterable[int]:
+    """Records that a correct loop has in the same place: explicit updates, schedules of epochs, idle steps."""
+    schedules, averages = _places(trace, ev.ScheduleStep), _places(trace, ev.AverageUpdate)
+    for record in records:
+        match record.event:
+            case ev.Update(explicit=True):
+                yield record.index
+            case ev.Step(optimizer=optimizer, scaler=None) if record.before.buffer(optimizer).is_empty:
+                if not any(optimizer in b.reaches for _, b in _backwards(records[: records.index(record)])):
+                    yield record.index
+            case ev.ScheduleStep(scheduler=role) if not _counts_updates(trace, schedules[role]):
+                yield record.index
+            case ev.AverageUpdate(average=role) if _is_own_cadence(trace, averages[role]) or not optimizers:
+                yield record.index
+            case _:
+                pass

@@ -1,0 +1,106 @@
+"""The inputs of a replay: what the loss scale is, and which gradient each micro-batch has.
+
+The probe is a loss ``<p, g>``, so that the gradient of a micro-batch IS g, and every case has a closed form.  No one
+scenario is enough: each is the only one that exposes some fault.  Scales are powers of two, so a correct loop's update
+is bitwise the same for every scale.  No two gradients of the irregular data are in a simple ratio; the
+data of "documents" are those of the literature, whose figures people know: (3, 4), and 1, 2, 3 in a window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["CONTROLS", "RANKS", "SCENARIOS", "THRESHOLD", "Scenario", "gradient"]
+
+THRESHOLD = 1.0
+"""M, whatever the user's threshold is: gradients are chosen to match."""
+
+WORLD = 2
+"""W."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One input.
+
+    `whole`: the whole run is executed, not only two windows.  `scaled`: pointless without a loss scale.
+    `infinite` is the number of the owner whose gradient overflows in the second micro-batch, whatever the scale.
+    """
+
+    name: str
+    data: Literal["documents", "irregular", "quiet", "huge", "zero"]
+    scale: float = 8.0
+    growth_interval: int = 1_000_000
+    whole: bool = False
+    scaled: bool = False
+    infinite: int | None = None
+    curved: bool = False
+    repeat: int = 1
+    ranks: int = 1
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario("documents", "documents"),
+    Scenario("units", "irregular"),
+    Scenario("quiet", "quiet", scale=1024.0),
+    Scenario("curved", "quiet", curved=True),
+    Scenario("tail", "irregular", whole=True),
+    Scenario("growth", "irregular", growth_interval=1, whole=True, scaled=True),
+    Scenario("overflow", "irregular", whole=True, scaled=True, infinite=0),
+    Scenario("overflow of the second", "irregular", whole=True, scaled=True, infinite=1),
+    Scenario("real overflow", "huge", scale=65536.0, whole=True, scaled=True, repeat=2),
+)
+
+RANKS = Scenario("ranks", "irregular", whole=True, ranks=WORLD)
+"""Two ranks under DistributedDataParallel, each with gradients of its own."""
+
+CONTROLS: tuple[Scenario, ...] = (
+    Scenario("S = 1", "documents", scale=1.0),
+    Scenario("S = 64", "documents", scale=64.0),
+    Scenario("g = 0", "zero"),
+)
+"""Where a fault of scale is to disappear, or to follow the scale."""
+
+TRIPLES = ((3.0, 4.0), (5.0, 12.0), (8.0, 15.0))
+
+
+def gradient(
+    scenario: Scenario, micro: int, nth: int, owner: int, part: int, rank: int, window: int
+) -> tuple[float, float]:
+    """The true gradient of an owner's two parameters from the `nth` backward of a micro-batch, one `part` of its loss.
+
+    `owner` numbers the owners of the trace, `window` is K.
+    """
+    if scenario.data == "zero":
+        return (0.0, 0.0)
+    if scenario.data == "documents":
+        first, second = _documented(micro, owner, window)
+        factor = (1.0 + nth) * (1.0 + 2.0 * part) * (1.0 + 2.0 * rank)
+        return (first * factor, second * factor)
+    first, second = (_irregular(micro, nth, owner, part, rank, component) for component in (0, 1))
+    if scenario.data == "quiet":
+        return (first / 64, second / 64)
+    if scenario.data == "huge":
+        return (first / 20 * 1e35, second / 20 * 1e35)
+    if scenario.infinite == owner and micro == 1 and rank == 0:
+        return (math.inf, second)
+    return (first, second)
+
+
+def _documented(micro: int, owner: int, window: int) -> tuple[float, float]:
+    if window > 1:
+        return (float(micro % window + 1 + owner), 0.0)
+    first, second = TRIPLES[owner % len(TRIPLES)]
+    return (first * (micro + 1), second * (micro + 1))
+
+
+def _irregular(*key: int) -> float:
+    """A dyadic number between 4 and 20 that has nothing to do with its neighbours."""
+    state = 0x9E3779B9
+    for number in key:
+        state = ((state ^ (number + 0x7F4A7C15)) * 0x85EBCA6B) & 0xFFFFFFFF
+        state ^= state >> 15
+    state = (state * 0xC2B2AE35) & 0xFFFFFFFF
+    return 4.0 + ((state >> 16) & 0x3FF) / 64

@@ -1,0 +1,184 @@
+"""Acts as a script: plain data that can be written down as JSON, sent to another process and executed there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ampcheck import events as ev
+from ampcheck.protocol import Act
+from ampcheck.replay.practice import Loop
+from ampcheck.trace import Guard, Trace
+
+__all__ = ["Cast", "Op", "cast", "write"]
+
+Op = dict[str, Any]
+Cast = dict[str, Any]
+
+NEGATIONS = ("isnan", "isinf", "is_nan", "is_inf")
+
+
+def cast(trace: Trace, loop: Loop) -> Cast:
+    """Who takes part: owners and scalers in a fixed order, schedules, averages, and what is wrapped for ranks."""
+    owners: dict[str, None] = dict.fromkeys(loop.optimizers)
+    scalers: dict[str, None] = dict.fromkeys(loop.practice.scalers.values())
+    schedules: dict[str, str] = {}
+    averages: dict[str, None] = {}
+    wrapped: dict[str, None] = {}
+    converted: dict[str, list[str]] = {}
+    for record in (*loop.records, *trace.records):
+        match record.event:
+            case ev.Backward(loss=loss, reaches=reaches):
+                owners.update(dict.fromkeys(reaches))
+                scalers.update(dict.fromkeys(s for u in loss.parts for s, _ in u.scale))
+                wrapped.update(dict.fromkeys(o for o in reaches if _is_wrapped(trace, loss, o)))
+            case ev.Step(optimizer=optimizer, scaler=scaler):
+                owners[optimizer] = None
+                scalers.update({scaler: None} if scaler else {})
+            case ev.Unscale(scaler=scaler, optimizer=optimizer):
+                owners[optimizer], scalers[scaler] = None, None
+            case ev.Update(scaler=scaler) | ev.ReadScale(scaler=scaler):
+                scalers[scaler] = None
+            case (
+                ev.Clip(owners=named)
+                | ev.Edit(owners=named)
+                | ev.Read(owners=named)
+                | ev.ZeroGrad(owners=named)
+            ):
+                owners.update(dict.fromkeys(named))
+            case ev.ScheduleStep(scheduler=role, optimizers=named):
+                schedules.setdefault(role, next(iter((*named, *loop.optimizers)), ""))
+            case ev.AverageUpdate(average=role):
+                averages[role] = None
+            case ev.Convert(model=model):
+                converted[model] = []
+            case _:
+                pass
+    for model in converted:
+        converted[model] = [o for o in owners if model in _models(trace, o) or not _models(trace, o)]
+    optimizers = [o for o in owners if not o.startswith("free:")]
+    return {
+        "owners": list(owners),
+        "optimizers": optimizers,
+        "scalers": list(scalers),
+        "schedules": {role: o for role, o in schedules.items() if o},
+        "averages": list(averages),
+        "wrapped": list(wrapped),
+        "converted": converted,
+        "window": loop.window,
+        "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
+    }
+
+
+def _models(trace: Trace, owner: str) -> tuple[str, ...]:
+    kind, _, model = owner.partition(":")
+    if kind == "free":
+        return (model,)
+    return trace.roles[owner].models if owner in trace.roles else ()
+
+
+def _is_wrapped(trace: Trace, loss: ev.Loss, owner: str) -> bool:
+    """Whether an owner's parameters are those of a model that reduces gradients over ranks by itself."""
+    models = _models(trace, owner)
+    passes = [f for f in loss.forwards if not models or f.model in models]
+    if passes:
+        return any(f.wrapper in ("ddp", "fsdp") for f in passes)
+    kinds = {r.id: r.detail for r in trace.roles_of("model")}
+    return any(kinds.get(m) in ("ddp", "fsdp") for m in models or kinds)
+
+
+def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
+    """The operations of a script, one for each act that has an effect."""
+    ops: list[Op] = []
+    count: dict[int, int] = {}
+    begun = False
+    for act in acts:
+        op = _op(trace, act, members, count, begun)
+        begun = begun or isinstance(act.event, ev.Backward)
+        if op:
+            conditions = [
+                *_conditions(act.guards),
+                *({"stepped": list(act.if_stepped)} for _ in act.if_stepped[:1]),
+            ]
+            ops.append({**op, "micro": act.micro, **({"if": conditions} if conditions else {})})
+    return ops
+
+
+def _conditions(guards: Sequence[Guard]) -> list[Op]:
+    found: list[Op] = []
+    for guard in guards:
+        if guard.skip:
+            test = guard.skip
+            found.append({"scale": [test.left, test.op, test.right], "holds": guard.holds})
+        elif guard.finite:
+            negated = any(word in guard.text for word in NEGATIONS)
+            of_loss = "loss" in guard.text.lower() and "norm" not in guard.text.lower()
+            found.append({"finite": "loss" if of_loss else "gradients", "holds": guard.holds is not negated})
+    return found
+
+
+def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: bool) -> Op | None:
+    match act.event:
+        case ev.Backward() as event:
+            return _backward(trace, event, act, members, count)
+        case ev.Unscale(scaler=scaler, optimizer=optimizer):
+            return {"do": "unscale", "scaler": scaler, "optimizer": optimizer}
+        case ev.Clip() as event:
+            return {
+                "do": "clip",
+                "owners": list(event.owners),
+                "style": event.style,
+                "whole": event.whole,
+                "each": event.per_parameter,
+                "raises": event.error_if_nonfinite,
+            }
+        case ev.Edit(effect=effect, owners=owners, factor=factor):
+            return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
+        case ev.Read(owners=owners):
+            return {"do": "read", "owners": list(owners)}
+        case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure):
+            return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": closure}
+        case ev.Update(scaler=scaler, explicit=explicit):
+            return {"do": "update", "scaler": scaler, "explicit": explicit}
+        case ev.ZeroGrad(owners=owners, to_none=to_none):
+            return {"do": "zero", "owners": list(owners), "to_none": to_none}
+        case ev.ScheduleStep(scheduler=role) if role in members["schedules"]:
+            return {"do": "schedule", "scheduler": role}
+        case ev.AverageUpdate(average=role):
+            return {"do": "average", "average": role}
+        case ev.ReadScale(scaler=scaler, reading=reading):
+            return {"do": "read-scale", "scaler": scaler, "reading": reading}
+        case ev.Build(kind="scaler" | "optimizer" as kind, role=role) if begun:
+            return {"do": "build", "kind": kind, "role": role}
+        case ev.Convert(model=model, dtype=dtype):
+            return {"do": "convert", "owners": members["converted"].get(model, []), "dtype": dtype}
+        case ev.Deprecated(name=name):
+            return {"do": "deprecated", "name": name}
+        case _:
+            return None
+
+
+def _unit(unit: ev.Unit) -> Op:
+    return {"scale": dict(unit.scale), "window": unit.window, "world": unit.world}
+
+
+def _backward(trace: Trace, event: ev.Backward, act: Act, members: Cast, count: dict[int, int]) -> Op:
+    nth = count.get(act.micro, 0)
+    count[act.micro] = nth + 1
+    passes: dict[str, Op] = {}
+    for owner in event.reaches:
+        if owner in members["wrapped"]:
+            models = _models(trace, owner)
+            found = [f for f in event.loss.forwards if not models or f.model in models]
+            sharded = any(f.wrapper == "fsdp" for f in found)  # it reads the switch in the backward
+            synced = event.synced if sharded or not found else all(f.synced for f in found)
+            passes[owner] = {"synced": synced, "bypassed": any(f.bypassed for f in found)}
+    return {
+        "do": "backward",
+        "nth": nth,
+        "reaches": list(event.reaches),
+        "parts": [_unit(unit) for unit in event.loss.parts],
+        "divisor": act.divisor,
+        "passes": passes,
+        "synced": event.synced,
+    }

@@ -1,0 +1,310 @@
+"""Deviations in the field's units: "norm at step 0.125 = M/S, expected 1.0"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ampcheck.replay.observe import Observed, norm, same
+from ampcheck.replay.scenarios import THRESHOLD, WORLD, Scenario
+
+__all__ = ["Known", "Wording", "describe", "factor_name", "first_difference", "number"]
+
+Figures = dict[str, float | int | str]
+
+SUPERSCRIPTS = {1: "", 2: "²", 3: "³"}
+
+SETTINGS = {
+    "quiet": "with M/S < ‖g‖ < M",
+    "curved": "with a curved loss",
+    "tail": "with a leftover window",
+    "growth": "while the scale grows",
+    "overflow": "in an overflow run",
+    "overflow of the second": "in an overflow run",
+    "real overflow": "in a run that overflows until S is small enough",
+    "ranks": "on two ranks",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a factor may be made of: S, K, and how many scalers there are; `clips`: M plays a part."""
+
+    scale: float
+    window: int
+    scalers: int = 1
+    clips: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A deviation in words and figures; `factor` is the name of the ratio where it has one."""
+
+    text: str
+    figures: Figures
+    factor: str = ""
+
+
+def number(value: float) -> str:
+    """A figure as people write it: five significant digits, and ``6.0`` for a whole one."""
+    if not math.isfinite(value):
+        return str(value)
+    text = f"{value:.5g}"
+    return text if any(c in text for c in ".e") else f"{text}.0"
+
+
+def factor_name(ratio: float, known: Known) -> str:
+    """The simplest product of powers of S, K and W that a ratio equals; empty where there is none."""
+    if not math.isfinite(ratio) or ratio <= 0 or math.isclose(ratio, 1.0, rel_tol=1e-4):
+        return ""
+    if known.scalers > 1:
+        for value, name in ((0.25, "S₁/S₂"), (4.0, "S₂/S₁")):
+            if math.isclose(ratio, value, rel_tol=1e-4):
+                return name
+    for s, k, w in _exponents(known):
+        value = known.scale**s * float(known.window) ** k * float(WORLD) ** w
+        if math.isclose(ratio, value, rel_tol=1e-4):
+            return _product({"S": s, "K": k, "W": w})
+    if math.isclose(ratio, math.sqrt(2), rel_tol=1e-4):
+        return "√2"
+    return ""
+
+
+def _exponents(known: Known) -> list[tuple[int, int, int]]:
+    window = range(-2, 3) if known.window > 1 else range(1)
+    scale = range(-3, 4) if known.scale not in (1.0,) and known.scalers else range(1)
+    found = [(s, k, w) for s in scale for k in window for w in (-1, 0, 1) if s or k or w]
+    return sorted(found, key=lambda e: (abs(e[0]) + abs(e[1]) + 2 * abs(e[2]), -abs(e[0]), e))
+
+
+def _product(exponents: Mapping[str, int]) -> str:
+    over = [n + SUPERSCRIPTS[e] for n, e in exponents.items() if e > 0]
+    under = [n + SUPERSCRIPTS[-e] for n, e in exponents.items() if e < 0]
+    if not under:
+        return "·".join(over)
+    return f"{'·'.join(over) or '1'}/{'·'.join(under)}"
+
+
+def describe(
+    observable: str, user: Observed, reference: Observed, known: Known, scenario: Scenario
+) -> Wording:
+    """One observable in which the user's loop differs from a reference."""
+    wording = _describe(observable, user, reference, known)
+    setting = SETTINGS.get(scenario.name, "")
+    return Wording(f"{wording.text}, {setting}" if setting else wording.text, wording.figures, wording.factor)
+
+
+def _describe(observable: str, user: Observed, reference: Observed, known: Known) -> Wording:
+    windows = max((len(w) for w in reference.windows.values()), default=0)
+    match observable:
+        case "exception":
+            where = f" at micro-batch {user.exception_at + 1}"
+            return Wording(f"torch raises{where}: {user.exception}", {"exception": user.exception})
+        case "warning":
+            texts = "; ".join(w for w in user.warning if w not in reference.warning)
+            return Wording(f"torch warns: {texts}" if texts else "no warning", {"warning": texts})
+        case "steps":
+            return _counts("optimizer steps", "steps", user.steps, reference.steps, windows)
+        case "schedule":
+            return _schedule(user, reference)
+        case "decay":
+            return _counts("updates of the average", "decay", user.decay, reference.decay, windows)
+        case "syncs":
+            return _counts("all-reduces", "syncs", user.syncs, reference.syncs, windows)
+        case "divergence":
+            text = f"gradients of the ranks differ by {user.divergence:.0%} at the step, expected none"
+            return Wording(text, {"divergence": user.divergence, "divergence expected": 0.0})
+        case "rates":
+            return _plain("learning rate at step", "rates", user.rates, reference.rates)
+        case "scale":
+            return _scale(user, reference)
+        case "windows":
+            key = _key(user.windows, reference.windows)
+            found, expected = (", ".join(map(str, w.windows.get(key, ()))) for w in (user, reference))
+            text = f"micro-batches per step {found or 'none'}, expected {expected}"
+            return Wording(text, {"windows": found, "windows expected": expected})
+        case "clip-norm":
+            return _norm("norm handed to the clip", observable, user.clip_norm, reference.clip_norm, known)
+        case "read-norm":
+            return _norm("norm read", observable, user.read_norm, reference.read_norm, known)
+        case "gradient":
+            return _gradient(user, reference, known)
+        case _:
+            return _parameters(user, reference)
+
+
+def _key(user: Mapping[str, object], reference: Mapping[str, object]) -> str:
+    return next((k for k in {**reference, **user} if user.get(k) != reference.get(k)), "")
+
+
+def _counts(
+    what: str, observable: str, user: Mapping[str, int], reference: Mapping[str, int], windows: int
+) -> Wording:
+    key = _key(user, reference)
+    found, expected = user.get(key, 0), reference.get(key, 0)
+    if found and expected and expected == windows and found % expected == 0:
+        found, expected, what = found // expected, 1, f"{what} per window"
+    elif windows and not found and expected:
+        what = f"{what} in {windows} windows"
+    text = f"{what} {found}, expected {expected}"
+    return Wording(text, {observable: found, f"{observable} expected": expected})
+
+
+def _schedule(user: Observed, reference: Observed) -> Wording:
+    key = _key(user.schedule, reference.schedule)
+    found, expected = user.schedule.get(key, 0), reference.schedule.get(key, 0)
+    steps = max(user.steps.values(), default=0)
+    text = f"scheduler {found} steps, optimizer {steps}"
+    if steps != expected:
+        text += f", expected {expected}"
+    return Wording(text, {"schedule": found, "schedule expected": expected, "steps": steps})
+
+
+def _scale(user: Observed, reference: Observed) -> Wording:
+    key = _key(user.scale, reference.scale)
+    found, expected = user.scale.get(key, []), reference.scale.get(key, [])
+    at = first_difference([[x] for x in found], [[x] for x in expected])
+    now = found[at] if at < len(found) else math.nan
+    should = expected[at] if at < len(expected) else math.nan
+    text = f"loss scale {number(now)} × S, expected {number(should)} × S"
+    return Wording(text, {"scale": now, "scale expected": should})
+
+
+def _plain(
+    what: str, observable: str, user: Mapping[str, Sequence[float]], reference: Mapping[str, Sequence[float]]
+) -> Wording:
+    key = _key(user, reference)
+    found, expected = user.get(key, ()), reference.get(key, ())
+    at = first_difference([[x] for x in found], [[x] for x in expected])
+    now, should = (s[at] if at < len(s) else math.nan for s in (found, expected))
+    text = f"{what} {at + 1} {number(now)}, expected {number(should)}"
+    return Wording(text, {observable: now, f"{observable} expected": should})
+
+
+def _norm(
+    what: str,
+    observable: str,
+    user: list[tuple[int, float]],
+    reference: list[tuple[int, float]],
+    known: Known,
+) -> Wording:
+    expected = dict(reversed(reference))
+    for micro, found in user:
+        if micro in expected and not same([found], [expected[micro]]):
+            factor = factor_name(found / expected[micro], known) if expected[micro] else ""
+            text = f"{what} {number(found)}, expected {number(expected[micro])}"
+            text += f" (× {factor})" if factor else ""
+            return Wording(text, {observable: found, f"{observable} expected": expected[micro]}, factor)
+    return Wording(f"{what} differs", {})
+
+
+def _parameters(user: Observed, reference: Observed) -> Wording:
+    key = _key(user.parameters, reference.parameters)
+    found, expected = user.parameters.get(key, []), reference.parameters.get(key, [])
+    figures: Figures = {"parameters": _vector(found), "parameters expected": _vector(expected)}
+    if any(not math.isfinite(x) for x in found) and all(math.isfinite(x) for x in expected):
+        return Wording(f"parameters become {_vector(found)}, expected finite", figures)
+    return Wording(f"parameters {_vector(found)}, expected {_vector(expected)}", figures)
+
+
+# --- the gradient at the step ---
+
+
+def first_difference(user: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> int:
+    """The first place where two series of vectors differ; their common length where they do not."""
+    common = min(len(user), len(reference))
+    return next((i for i in range(common) if not same(user[i], reference[i])), common)
+
+
+def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
+    name, at = _differing(user, reference)
+    found, expected = user.gradient.get(name, []), reference.gradient.get(name, [])
+    if at >= min(len(found), len(expected)):
+        text = f"gradient at step: {len(found)} steps, expected {len(expected)}"
+        return Wording(text, {"gradient": len(found), "gradient expected": len(expected)})
+    now, should = found[at], expected[at]
+    size, true = norm(now), norm(should)
+    parallel = _are_parallel(now, should)
+    factor = factor_name(size / true, known) if parallel and true else ""
+    figures: Figures = {"gradient": size, "gradient expected": true}
+    if known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4) and parallel:
+        bound = _bound(factor)
+        text = f"norm at step {number(size)}{f' = {bound}' if bound else ''}, expected {number(true)}"
+        if sum(1 for x in should if x) > 1:
+            text += f": {_vector(now)} for {_vector(should)}"
+        return Wording(text, figures, bound)
+    spelled = _spelled(user.carried.get(name, []), at, now, known)
+    text = f"gradient at step {spelled}{_vector(now)}, expected {_vector(should)}"
+    if factor:
+        text += f" (× {factor})"
+    elif not parallel and size and true and math.isfinite(size):
+        ratio = factor_name(size / THRESHOLD, known)
+        if known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4) and ratio == "√2":
+            text = f"norm at step {number(size)} = √2·M, expected {number(true)}"
+            return Wording(text, figures, "√2·M")
+        cosine = sum(a * b for a, b in zip(now, should, strict=True)) / (size * true)
+        figures["cosine"] = cosine
+        text += f" (cosine {cosine:.4f})"
+    return Wording(text, figures, factor)
+
+
+def _differing(user: Observed, reference: Observed) -> tuple[str, int]:
+    """The optimizer whose gradients differ first, and at which step; a difference in value before one in number."""
+    places = [
+        (first_difference(user.gradient.get(o, []), reference.gradient.get(o, [])), o)
+        for o in {**reference.gradient, **user.gradient}
+    ]
+    of_value = [
+        (at, o)
+        for at, o in places
+        if at < min(len(user.gradient.get(o, [])), len(reference.gradient.get(o, [])))
+    ]
+    of_number = [
+        (at, o) for at, o in places if len(user.gradient.get(o, [])) != len(reference.gradient.get(o, []))
+    ]
+    at, name = min(of_value or of_number or places, key=lambda p: p[0])
+    return name, at
+
+
+def _are_parallel(one: Sequence[float], other: Sequence[float]) -> bool:
+    sizes = norm(one) * norm(other)
+    if not math.isfinite(sizes) or not sizes:
+        return False
+    return math.isclose(sum(a * b for a, b in zip(one, other, strict=True)), sizes, rel_tol=1e-6)
+
+
+def _bound(factor: str) -> str:
+    """A factor of M: "M/S" for "1/S", "M·K" for "K"."""
+    if not factor:
+        return ""
+    return f"M{factor[1:]}" if factor.startswith("1/") else f"M·{factor}"
+
+
+def _spelled(carried: Sequence[Sequence[float]], at: int, now: Sequence[float], known: Known) -> str:
+    """ "48/8 = " where what a step used was unscaled from a larger number first."""
+    if at >= len(carried) or known.scale == 1.0:
+        return ""
+    before, after = _nonzero(carried[at]), _nonzero(now)
+    if (
+        len(before) != 1
+        or len(after) != 1
+        or not math.isclose(before[0], after[0] * known.scale, rel_tol=1e-6)
+    ):
+        return ""
+    return f"{before[0]:g}/{known.scale:g} = "
+
+
+def _nonzero(vector: Sequence[float]) -> list[float]:
+    return [x for x in vector if x]
+
+
+def _vector(vector: Sequence[float]) -> str:
+    """A vector as people write it; a plain number where only one component counts."""
+    if any(vector[1:]) or not vector:
+        return f"({', '.join(_components(vector))})"
+    return number(vector[0])
+
+
+def _components(vector: Sequence[float]) -> Iterator[str]:
+    return (f"{x:.5g}" for x in vector)

@@ -1,0 +1,27 @@
+"""The report with one line a finding, as editors and grep like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampcheck.finding import Report
+from ampcheck.report.line import Line
+from ampcheck.report.summary import summary
+
+__all__ = ["lines"]
+
+
+def lines(report: Report) -> Iterator[Line]:
+    """``path:line:column: CODE name severity: message``, and the sum."""
+    for finding in report.findings:
+        site = finding.site
+        condition = f" (when {finding.condition})" if finding.condition else ""
+        outcome = f" [{finding.replay.outcome}]" if finding.replay else ""
+        possible = ", possible" if finding.verdict == "possible" else ""
+        yield (
+            (f"{site.path}:{site.line}:{site.column}: ", "place"),
+            (f"{finding.code} {finding.name} ", "code"),
+            (f"{finding.severity}{possible}", finding.severity),
+            (f": {finding.message}{condition}{outcome}", ""),
+        )
+    yield from summary(report)

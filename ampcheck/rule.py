@@ -1,0 +1,85 @@
+"""What a rule is: a named fault, and one method that finds it in a trace.
+
+    class ClipBeforeUnscale(Rule):
+        '''Gradients are clipped while they still carry the loss scale. ...'''
+
+        code = "AMP101"
+        name = "clip-before-unscale"
+        severity = "error"
+        oracle = ("gradient", "clip-norm")
+        hint = "call scaler.unscale_(optimizer) before the clip"
+
+        def check(self, trace: Trace) -> Iterator[Violation]:
+            for record, clip in trace.of(Clip):
+                ...
+                yield Violation(record.index, "...")
+
+A rule reads traces only: it never sees libcst, torch or another rule.  The docstring is its documentation
+page (Markdown, with the headings that `docs/adding-a-rule.md` lists).  Whether a violation is *certain* is decided
+over all runs in `ampcheck.verdict`; a rule lowers it with `certain=False` where it leans on a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ampcheck.trace import Trace
+
+__all__ = ["OBSERVABLES", "Observable", "Rule", "Severity", "Violation"]
+
+Severity = Literal["error", "warning", "note"]
+
+Observable = Literal[
+    "exception",  # torch raises, or not
+    "warning",  # torch warns, or not
+    "steps",  # optimizer steps that really happened, per optimizer
+    "schedule",  # scheduler steps, per scheduler
+    "rates",  # learning rate in force at each optimizer step
+    "scale",  # trajectory of the loss scale
+    "syncs",  # all-reduces per window
+    "divergence",  # ranks end with different gradients at the step
+    "gradient",  # gradient at the optimizer's step (step pre-hook): ratio and cosine
+    "clip-norm",  # norm handed to the clip
+    "read-norm",  # norm inspected
+    "decay",  # updates of a moving average per optimizer step
+    "windows",  # micro-batches per optimizer step
+    "parameters",  # final parameters (also: not finite)
+]
+OBSERVABLES: tuple[str, ...] = Observable.__args__  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One place where a trace breaks a rule.
+
+    `record` is the index of the event to report, `steps` the other records worth showing (the story, in order),
+    `predicts` the figure that the rule's formula gives for an observable at S = 8, as text ("1/S", "K", "S").
+    """
+
+    record: int
+    message: str
+    steps: tuple[int, ...] = ()
+    certain: bool = True
+    predicts: str = ""
+
+
+class Rule:
+    """Base of all rules; see the module's docstring for the protocol.
+
+    `oracle` names the observables of which at least one must deviate from the reference for a finding to be
+    confirmed, in the order of preference; empty when the fault has no trace that a replay could observe, and then
+    `unobservable` says why.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity]
+    oracle: ClassVar[tuple[Observable, ...]] = ()
+    unobservable: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
+
+    def check(self, trace: Trace) -> Iterator[Violation]:
+        """Yield the violations of one trace."""
+        raise NotImplementedError

@@ -1,0 +1,254 @@
+"""Attributes and items: of objects of the project, of models, of parameters, of unknown values."""
+
+from __future__ import annotations
+
+from ampcheck import program as p
+from ampcheck.running import values as v
+from ampcheck.running.arithmetic import coerce, compare, flow_of, is_varying, text_of
+from ampcheck.running.machine import Frame, Machine
+from ampcheck.running.roles import as_model
+from ampcheck.running.truth import truth
+
+__all__ = ["attribute", "item", "store_attribute"]
+
+
+def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
+    """``value.name``."""
+    match value:
+        case v.Lib(name=dotted):
+            return v.Lib(f"{dotted}.{name}")
+        case v.Instance():
+            return _of_instance(machine, value, name)
+        case v.Class():
+            found = _member(value, name)
+            return found if found is not None else v.Method(value, name)
+        case v.Parameters() if name == "grad":
+            return v.Gradient(value)
+        case v.Parameters() if name in ("data", "requires_grad", "main_grad"):
+            return value if name == "data" else v.Gradient(value) if name == "main_grad" else v.TRUE
+        case v.Gradient() if name in ("data", "T"):
+            return value
+        case v.Model(bypassed=False, wrapper=wrapper) if name == "module" and wrapper:
+            return v.Model(value.id, wrapper, True, value.instance)
+        case v.Model() if name in ("module", "_orig_mod", "model"):
+            return value if name != "model" else _submodel(value, name)
+        case v.Model(instance=v.Instance() as instance) if name in instance.attributes:
+            return _through(value, instance.attributes[name], name)
+        case v.Optimizer() if name == "param_groups":
+            return v.Seq("list", [v.DictValue({"params": value.parameters or v.Parameters((), text=value.id)})])
+        case v.Scaler() | v.Optimizer() | v.Scheduler() | v.Average() | v.Context() | v.Model() | v.Parameters():
+            return v.Method(value, name)
+        case v.Unknown(role=role) if role is not None:
+            return attribute(machine, role, name)
+        case v.Unknown():
+            return _of_unknown(value, name)
+        case v.Foreign(text=text):
+            return v.Foreign(f"{text}.{name}")
+        case v.Method(receiver=receiver, name="super") if isinstance(receiver, v.Instance):
+            return _of_super(machine, receiver, name)
+        case _:
+            return v.Method(value, name)
+
+
+def _through(model: v.Model, value: v.Value, name: str) -> v.Value:
+    """A submodule seen through its model: ``model.encoder``."""
+    if isinstance(value, (v.Unknown, v.Instance)) and not (isinstance(value, v.Unknown) and value.flow):
+        return _submodel(model, name)
+    return value
+
+
+def _submodel(model: v.Model, name: str) -> v.Value:
+    return v.Model(f"{model.id}.{name}", model.wrapper, bool(model.wrapper) or model.bypassed)
+
+
+def _of_unknown(value: v.Unknown, name: str) -> v.Value:
+    known = value.attributes.get(name)
+    if known is not None:
+        return known
+    if name == "grad" and not value.varying:
+        return v.Gradient(v.Parameters((), text=value.text))
+    flow = value.flow
+    if flow is not None and name in ("loss", "total_loss"):
+        # The convention of model outputs: their own loss is an average.
+        flow = v.Flow(flow.parts, flow.forwards, "mean" if flow.reduction == "unknown" else flow.reduction)
+    text = f"{value.text}.{name}"
+    result = v.Unknown(text, value.varying, flow, argument=value.argument, base=value, member=name)
+    value.attributes[name] = result
+    return result
+
+
+# --- objects of the project -------------------------------------------------------------------------------------
+
+
+def _member(cls: v.Class, name: str) -> v.Value | None:
+    """A method or class attribute, own or inherited."""
+    if name in cls.members:
+        return cls.members[name]
+    for base in cls.bases:
+        if isinstance(base, v.Class):
+            found = _member(base, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
+    if name in instance.attributes:
+        return instance.attributes[name]
+    member = _member(instance.cls, name)
+    if isinstance(member, v.Function):
+        return _bound(machine, instance, member)
+    if member is not None:
+        return member
+    from_body = _assigned_elsewhere(machine, instance, name)
+    if from_body is not None:
+        return from_body
+    if name == "grad":
+        return v.Gradient(v.Parameters((instance.id,)))
+    if name in ("parameters", "named_parameters", "zero_grad", "no_sync", "train", "eval", "half", "requires_grad_"):
+        model = as_model(machine, instance)
+        return v.Method(model or instance, name)
+    prefix = "self" if not instance.id else instance.id
+    value = v.Unknown(f"{prefix}.{name}")
+    instance.attributes[name] = value
+    return value
+
+
+def _bound(machine: Machine, instance: v.Instance, member: v.Function) -> v.Value:
+    decorators = member.node.decorators if isinstance(member.node, p.FunctionDef) else ()
+    names = {machine.text(d).rsplit(".", 1)[-1] for d in decorators}
+    if "staticmethod" in names:
+        return member
+    if "classmethod" in names:
+        return v.Bound(member, instance.cls)
+    bound = v.Bound(member, instance)
+    if names & {"property", "cached_property"}:
+        return machine.call(bound, [], {}, member.node if isinstance(member.node, p.Lambda) else p.Opaque(member.node.site))
+    return bound
+
+
+def _of_super(machine: Machine, instance: v.Instance, name: str) -> v.Value:
+    owner = machine.frame.owner or instance.cls
+    for base in owner.bases:
+        if isinstance(base, v.Class):
+            found = _member(base, name)
+            if isinstance(found, v.Function):
+                return v.Bound(found, instance)
+    return v.Unknown(f"super().{name}")
+
+
+def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.Value | None:
+    """An attribute that some method of the class sets which this run has not called (``setup()``, ``build()``).
+
+    Only definitions that build a role are taken over: they tell what the attribute is.
+    """
+    key = (id(instance), name)
+    if key in machine.looking:
+        return None
+    machine.looking.add(key)
+    try:
+        for method, statement in _assignments(instance.cls, name):
+            if statement.value is None or not _builds_role(statement.value):
+                continue
+            machine.touch()
+            frame, hint = machine.frame, machine.hint
+            machine.frame = Frame({"self": instance}, method.frame, method.owner)
+            machine.hint = f"{instance.id or 'self'}.{name}"
+            for parameter in method.node.parameters[1:]:
+                machine.frame.names[parameter.name] = v.Unknown(parameter.name)
+            try:
+                value = machine.evaluate(statement.value)
+            finally:
+                machine.frame, machine.hint = frame, hint
+            instance.attributes[name] = value
+            return value
+    finally:
+        machine.looking.discard(key)
+    return None
+
+
+def _assignments(cls: v.Class, name: str) -> list[tuple[v.Function, p.Assign]]:
+    found = []
+    for member in cls.members.values():
+        if not isinstance(member, v.Function) or not isinstance(member.node, p.FunctionDef):
+            continue
+        for node in p.walk(*member.node.body):
+            if isinstance(node, p.Assign) and any(_is_self(t, name) for t in node.targets):
+                found.append((member, node))
+    for base in cls.bases:
+        if isinstance(base, v.Class):
+            found += _assignments(base, name)
+    return found
+
+
+def _is_self(target: p.Expr, name: str) -> bool:
+    return (
+        isinstance(target, p.Attribute)
+        and target.attr == name
+        and isinstance(target.value, p.Name)
+        and target.value.id == "self"
+    )
+
+
+def _builds_role(value: p.Expr) -> bool:
+    return any(isinstance(node, (p.Call, p.Constant)) for node in p.walk(value))
+
+
+def store_attribute(machine: Machine, target: v.Value, name: str, value: v.Value) -> None:
+    """``target.name = value``, for targets that are not roles."""
+    match target:
+        case v.Instance(attributes=attributes) | v.Unknown(attributes=attributes):
+            machine.store(attributes, name, value)
+        case v.Class(members=members):
+            machine.store(members, name, value)
+        case v.Model(instance=v.Instance() as instance):
+            machine.store(instance.attributes, name, value)
+
+
+# --- items ------------------------------------------------------------------------------------------------------
+
+
+def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Expr) -> v.Value:
+    """``value[index]``."""
+    if isinstance(value, v.Unknown) and value.role is not None:
+        value = value.role
+    key = coerce(machine, index)
+    match value:
+        case v.Seq(items=items) if isinstance(key, v.Number) and isinstance(key.value, int):
+            if -len(items) <= key.value < len(items):
+                return items[key.value]
+        case v.Seq(items=items) if items and all(type(i) is type(items[0]) for i in items):
+            return items[0] if len(items) == 1 else v.Unknown(text, is_varying(index), flow_of(value))
+        case v.DictValue(items=entries) if isinstance(key, (v.Const, v.Number)):
+            if key.value in entries:
+                return entries[key.value]
+        case v.DictValue(items=entries) if entries and isinstance(index, v.Unknown) and not index.varying:
+            return _looked_up(machine, entries, index, node)
+        case v.Model():
+            return v.Model(f"{value.id}.{text_of(index)}", value.wrapper, value.bypassed)
+        case v.Parameters():
+            return v.Parameters(value.models, True, value.each, value.text)
+        case v.Unknown():
+            name = f"[{text_of(index)}]"
+            if name in value.attributes:
+                return value.attributes[name]
+            result = v.Unknown(f"{value.text}{name}", value.varying or is_varying(index), value.flow)
+            if not is_varying(index):
+                value.attributes[name] = result
+            return result
+        case v.Foreign(text=owner):
+            return v.Foreign(f"{owner}[]")
+    return v.Unknown(text, is_varying(value) or is_varying(index), flow_of(value))
+
+
+def _looked_up(machine: Machine, entries: dict[object, v.Value], index: v.Unknown, node: p.Expr) -> v.Value:
+    """``{"fp16": torch.float16, ...}[args.dtype]``: one choice for each key."""
+    for key, value in list(entries.items())[:-1]:
+        literal = v.Const(key) if isinstance(key, str) else v.Number(key) if isinstance(key, (int, float)) else None
+        if literal is None:
+            continue
+        holds, _ = truth(machine, compare(machine, "==", index, literal), node.site)
+        if holds:
+            return value
+    return list(entries.values())[-1]
+

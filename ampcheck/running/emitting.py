@@ -1,0 +1,259 @@
+"""Method calls on roles, as events."""
+
+from __future__ import annotations
+
+from ampcheck import events as ev
+from ampcheck import program as p
+from ampcheck.events import Unit
+from ampcheck.running import values as v
+from ampcheck.running.arithmetic import flow_of, text_of
+from ampcheck.running.machine import WINDOW_NAME, Infeasible, Machine
+from ampcheck.running.roles import overlaps, owners_of, parameters_of
+from ampcheck.running.truth import truth
+from ampcheck.trace import Guard
+
+__all__ = [
+    "backward",
+    "clip",
+    "declare",
+    "edit",
+    "escape",
+    "is_on",
+    "read",
+    "scale",
+    "schedule",
+    "step",
+    "unscale",
+    "update",
+    "zero_grad",
+]
+
+
+def is_on(machine: Machine, scaler: v.Scaler, node: p.Node) -> tuple[bool, list[Guard]]:
+    """Whether a scaler is enabled in this run, and the guard that says so."""
+    if isinstance(scaler.enabled, v.Truth):
+        return scaler.enabled.value, []
+    if not machine.roles[scaler.id].site and isinstance(scaler.enabled, v.Atom):
+        # Known by its name only: it is called, so it is not None, and nothing says that it is disabled.
+        if machine.choices.invariant.get(scaler.enabled.text) is False:
+            raise Infeasible
+        return True, []
+    machine.touch()
+    on, guards = truth(machine, scaler.enabled, node.site, text_of(scaler.enabled))
+    return on, [g for g in guards if not g.boundary]
+
+
+def scale(machine: Machine, scaler: v.Scaler, value: v.Value, node: p.Node) -> v.Value:
+    """``scaler.scale(loss)``."""
+    on, _ = is_on(machine, scaler, node)
+    if not on:
+        return value
+    if isinstance(value, v.Seq):
+        return v.Seq(value.kind, [scale(machine, scaler, item, node) for item in value.items])
+    flow = flow_of(value) or v.Flow()
+    return v.Unknown(text_of(value), True, flow.times(Unit(((scaler.id, 1),))))
+
+
+def unscale(machine: Machine, scaler: v.Scaler, optimizer: v.Optimizer, node: p.Node) -> None:
+    """``scaler.unscale_(optimizer)``."""
+    on, guards = is_on(machine, scaler, node)
+    if on:
+        with machine.guarded(*guards):
+            machine.emit(ev.Unscale(site=node.site, scaler=scaler.id, optimizer=optimizer.id))
+
+
+def step(
+    machine: Machine, optimizer: v.Optimizer, node: p.Node, scaler: v.Scaler | None = None, closure: bool = False
+) -> None:
+    """``optimizer.step()`` or ``scaler.step(optimizer)``."""
+    on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
+    name = scaler.id if scaler is not None and on else None
+    with machine.guarded(*guards):
+        record = machine.emit(ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure))
+    declare(machine, "step", (optimizer.id,), record.index)
+
+
+def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> None:
+    """``scaler.update()``."""
+    on, guards = is_on(machine, scaler, node)
+    if on:
+        with machine.guarded(*guards):
+            record = machine.emit(ev.Update(site=node.site, scaler=scaler.id, explicit=explicit))
+        declare(machine, "update", (), record.index)
+
+
+def zero_grad(machine: Machine, owners: tuple[str, ...], to_none: bool, node: p.Node) -> None:
+    """``optimizer.zero_grad()``, ``model.zero_grad()``, ``p.grad = None``."""
+    if owners:
+        record = machine.emit(ev.ZeroGrad(site=node.site, owners=owners, to_none=to_none))
+        declare(machine, "zero", owners, record.index)
+
+
+def schedule(machine: Machine, scheduler: v.Scheduler, with_metric: bool, node: p.Node) -> None:
+    """``scheduler.step()``."""
+    counts = "metric" if with_metric else scheduler.counts
+    optimizers = scheduler.optimizers
+    if not optimizers and len(machine.optimizers()) == 1:
+        optimizers = (machine.optimizers()[0].id,)
+    event = ev.ScheduleStep(site=node.site, scheduler=scheduler.id, optimizers=optimizers, counts=counts)
+    record = machine.emit(event)
+    declare(machine, "schedule", (), record.index)
+
+
+def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
+    """``loss.backward()``: which owners it reaches follows from the forwards behind the loss."""
+    if isinstance(loss, v.Foreign):
+        return
+    flow = flow_of(loss) or v.Flow()
+    if flow.detached:
+        return
+    models = [f.model for f in flow.forwards]
+    optimizers = machine.optimizers()
+    reaches, assumed = [], []
+    for optimizer in optimizers:
+        if optimizer.models and overlaps(optimizer.models, machine.frozen):
+            continue
+        if models and optimizer.models:
+            if overlaps(optimizer.models, models):
+                reaches.append(optimizer.id)
+        else:
+            reaches.append(optimizer.id)
+            if len(optimizers) > 1:
+                assumed.append(optimizer.id)
+    held = {m for o in optimizers for m in o.models}
+    if held and all(o.models for o in optimizers):
+        reaches += [f"free:{m}" for m in dict.fromkeys(models) if not overlaps([m], held)]
+    synced = not machine.unsynced
+    _note_loops(machine)
+    machine.emit(
+        ev.Backward(
+            site=node.site,
+            loss=ev.Loss(flow.parts, flow.reduction, flow.forwards),
+            reaches=tuple(reaches),
+            micro=machine.begin_micro(),
+            assumed=tuple(assumed),
+            synced=synced,
+        )
+    )
+    for model, hook in list(machine.hooks):
+        if not models or overlaps([model], models):
+            parameters = v.Parameters((model,), each=True, text=model)
+            result = machine.call(hook, [v.Gradient(parameters)], {}, node if isinstance(node, p.Expr) else p.Opaque(node.site))
+            _edited(machine, result, node, "hook")
+
+
+def _note_loops(machine: Machine) -> None:
+    """A backward inside ``for _ in range(k)``: the loop declares a window where k is one, or is called like one."""
+    for window in machine.loops:
+        if window in machine.setting.windows or (window and WINDOW_NAME.search(window)):
+            machine.setting.add_window(window, "loop")
+
+
+def _edited(machine: Machine, result: v.Value, node: p.Node, by: str) -> None:
+    if isinstance(result, v.Gradient) and result.effect:
+        edit(machine, result, node, by)
+
+
+def edit(machine: Machine, gradient: v.Gradient, node: p.Node, by: str = "hand") -> None:
+    """Gradients are replaced by what was computed from them."""
+    owners, whole = owners_of(machine, gradient.parameters)
+    if not owners:
+        return
+    match gradient.effect:
+        case "clip" | "clamp":
+            clip(machine, "norm" if gradient.effect == "clip" else "value", gradient.parameters, None, node, by)
+        case "":
+            return
+        case effect:
+            machine.emit(ev.Edit(site=node.site, effect=effect, owners=owners, factor=gradient.factor))
+            if effect == "multiply" and gradient.factor.window:
+                for spelling in machine.setting.windows:
+                    machine.setting.declared.setdefault(spelling, set()).add("division")
+
+
+def clip(
+    machine: Machine,
+    style: str,
+    given: v.Value | None,
+    threshold: v.Value | None,
+    node: p.Node,
+    by: str = "torch",
+    strict: bool = False,
+) -> v.Value:
+    """A clip of some parameters' gradients; its value is their norm."""
+    parameters = given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
+    owners, whole = owners_of(machine, parameters)
+    bound = float(threshold.value) if isinstance(threshold, v.Number) else None
+    if bound is not None and (bound == float("inf") or bound <= 0):
+        read(machine, parameters, node)
+        return v.GradientNorm(parameters)
+    if owners:
+        each = bool(parameters and parameters.each)
+        record = machine.emit(
+            ev.Clip(
+                site=node.site,
+                style="norm" if style == "norm" else "value",
+                owners=owners,
+                by="hook" if by == "hook" else "hand" if by == "hand" else "torch",
+                threshold=bound,
+                whole=whole,
+                per_parameter=each and style == "norm" and by == "torch",
+                error_if_nonfinite=strict,
+            )
+        )
+        declare(machine, "clip", owners, record.index)
+    return v.GradientNorm(parameters)
+
+
+def read(machine: Machine, parameters: v.Parameters | None, node: p.Node) -> None:
+    """A norm or mean of gradients is taken."""
+    owners, _ = owners_of(machine, parameters)
+    if owners:
+        machine.emit(ev.Read(site=node.site, owners=owners))
+
+
+def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:
+    """Roles go where they cannot be followed."""
+    roles = []
+    for value in values:
+        role = value.role if isinstance(value, v.Unknown) else value
+        if isinstance(role, v.Optimizer):
+            roles.append(role.id)
+        elif isinstance(role, v.Scaler):
+            roles.append(f"S:{role.id}")
+        elif isinstance(role, v.Seq):
+            escape(machine, role.items, into, node)
+    if roles:
+        machine.emit(ev.Escape(site=node.site, roles=tuple(roles), into=into))
+
+
+def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int = 0) -> None:
+    """Take note of how the window is declared, and of moduli that turn out to be windows.
+
+    A modulus that guards a step is a window only if gradients from outside the guard are stepped: a generator that is
+    trained on every fifth batch has its backward under the same guard.
+    """
+    setting = machine.setting
+    for guard in machine.guards:
+        modulus = machine.moduli.get(guard)
+        if modulus is None:
+            if guard.boundary:
+                for spelling in setting.windows:
+                    setting.declared.setdefault(spelling, set()).add(how)
+            continue
+        if modulus in setting.windows:
+            continue
+        if how in ("clip", "schedule") and not WINDOW_NAME.search(modulus):
+            continue
+        if how in ("update", "sync") or _outside(machine, guard, modulus, owners, index) or WINDOW_NAME.search(modulus):
+            setting.add_window(modulus, how)
+
+
+def _outside(machine: Machine, guard: Guard, modulus: str, owners: tuple[str, ...], index: int) -> bool:
+    before = machine.records[index].before
+    for owner in owners:
+        for contribution in before.buffer(owner).contributions:
+            guards = machine.records[contribution.record].guards
+            if not any(machine.moduli.get(g) == modulus for g in guards):
+                return True
+    return False

@@ -1,0 +1,260 @@
+"""The values of expressions, one small function a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ampcheck import program as p
+from ampcheck.running import values as v
+from ampcheck.running.arithmetic import binary, coerce, compare, flow_of, is_varying, negate, text_of
+from ampcheck.running.attributes import attribute, item
+from ampcheck.running.builtins import BUILTINS
+from ampcheck.running.looping import bind_target, iterate
+from ampcheck.running.machine import Machine
+from ampcheck.running.truth import is_decided, truth
+
+__all__ = ["evaluate"]
+
+
+def evaluate(machine: Machine, node: p.Expr) -> v.Value:
+    """The value of an expression in the current frame."""
+    return CASES[type(node)](machine, node)
+
+
+def _name(machine: Machine, node: p.Name) -> v.Value:
+    value = machine.frame.find(node.id)
+    if value is not None:
+        return value
+    if node.id in BUILTINS:
+        return v.Lib(node.id)
+    value = machine.unbound.get(node.id)
+    if value is None:
+        value = machine.unbound[node.id] = v.Unknown(node.id)
+    return value
+
+
+def _constant(machine: Machine, node: p.Constant) -> v.Value:
+    value = node.value
+    if isinstance(value, bool):
+        return v.TRUE if value else v.FALSE
+    if isinstance(value, (int, float)):
+        return v.Number(value)
+    return v.NONE if value is None else v.Const(value)
+
+
+def _attribute(machine: Machine, node: p.Attribute) -> v.Value:
+    return attribute(machine, machine.evaluate(node.value), node.attr)
+
+
+def _subscript(machine: Machine, node: p.Subscript) -> v.Value:
+    value, index = machine.evaluate(node.value), machine.evaluate(node.index)
+    return item(machine, value, index, machine.text(node), node)
+
+
+def _call(machine: Machine, node: p.Call) -> v.Value:
+    callee = machine.evaluate(node.func)
+    if isinstance(callee, v.Lib) and callee.name == "super":
+        return v.Method(machine.frame.find("self") or v.NONE, "super")
+    hint, machine.hint = machine.hint, ""
+    args: list[v.Value] = []
+    keywords: dict[str, v.Value] = {}
+    for argument in node.arguments:
+        value = machine.evaluate(argument.value)
+        if argument.star == "*":
+            args += value.items if isinstance(value, v.Seq) else [value]
+        elif argument.star == "**":
+            if isinstance(value, v.DictValue):
+                keywords.update({k: x for k, x in value.items.items() if isinstance(k, str)})
+        elif argument.name:
+            keywords[argument.name] = value
+        else:
+            args.append(value)
+    machine.hint = hint
+    return machine.call(callee, args, keywords, node)
+
+
+def _binary(machine: Machine, node: p.Binary) -> v.Value:
+    left, right = machine.evaluate(node.left), machine.evaluate(node.right)
+    return binary(machine, node.op, left, right, machine.text(node))
+
+
+def _unary(machine: Machine, node: p.Unary) -> v.Value:
+    value = machine.evaluate(node.operand)
+    if node.op == "not":
+        if isinstance(value, (v.Number, v.Const, v.Seq, v.DictValue)):
+            known, _ = truth(machine, value, node.site)
+            return v.Truth(not known, isinstance(value, v.Number) and value.boundary)
+        return negate(value)
+    if node.op == "-":
+        number = coerce(machine, value)
+        if isinstance(number, v.Number):
+            return v.Number(-number.value, number.unit, number.symbol, number.counter)
+    return v.Unknown(f"{node.op}{text_of(value)}", is_varying(value), flow_of(value))
+
+
+def _compare(machine: Machine, node: p.Compare) -> v.Value:
+    return compare(machine, node.op, machine.evaluate(node.left), machine.evaluate(node.right))
+
+
+def _boolop(machine: Machine, node: p.BoolOp) -> v.Value:
+    left = machine.evaluate(node.left)
+    if isinstance(left, (v.Truth, v.Const, v.Number)):
+        known, _ = truth(machine, left, node.site)
+        boundary = isinstance(left, (v.Truth, v.Number)) and left.boundary
+        if known == (node.op == "or"):
+            return left
+        right = machine.evaluate(node.right)
+        if boundary and isinstance(right, v.Truth):
+            return v.Truth(right.value, True)
+        return right
+    if _is_object(left):
+        return left if node.op == "or" else machine.evaluate(node.right)
+    return v.Formula("and" if node.op == "and" else "or", left, machine.evaluate(node.right))
+
+
+def _is_object(value: v.Value) -> bool:
+    return isinstance(
+        value, (v.Scaler, v.Optimizer, v.Scheduler, v.Model, v.Instance, v.Function, v.Bound, v.Class, v.Parameters)
+    )
+
+
+def _ifexp(machine: Machine, node: p.IfExp) -> v.Value:
+    test = machine.evaluate(node.test)
+    if not is_decided(machine, test):
+        merged = machine.merge_values(node)
+        if merged is not None:
+            return merged
+    holds, guards = truth(machine, test, node.test.site, machine.text(node.test))
+    with machine.guarded(*guards):
+        return machine.evaluate(node.body if holds else node.orelse)
+
+
+def _display(machine: Machine, node: p.Display) -> v.Value:
+    hint, items = machine.hint, []
+    for index, element in enumerate(node.items):
+        machine.hint = f"{hint}[{index}]" if hint else ""
+        if isinstance(element, p.Starred):
+            value = machine.evaluate(element.value)
+            items += value.items if isinstance(value, v.Seq) else [value]
+        else:
+            items.append(machine.evaluate(element))
+    machine.hint = hint
+    return v.Seq(node.kind, items)
+
+
+def _dict(machine: Machine, node: p.DictDisplay) -> v.Value:
+    hint = machine.hint
+    items: dict[Any, v.Value] = {}
+    for key, element in node.items:
+        if key is None:
+            spread = machine.evaluate(element)
+            if isinstance(spread, v.DictValue):
+                items.update(spread.items)
+            continue
+        name = machine.evaluate(key)
+        literal = name.value if isinstance(name, (v.Const, v.Number, v.Truth)) else text_of(name)
+        machine.hint = f"{hint}[{literal!r}]" if hint else ""
+        items[literal] = machine.evaluate(element)
+    machine.hint = hint
+    return v.DictValue(items)
+
+
+def _starred(machine: Machine, node: p.Starred) -> v.Value:
+    return machine.evaluate(node.value)
+
+
+def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
+    """A comprehension over known items is run; over anything else its element stands for all."""
+    results: list[v.Value] = []
+    keys: list[v.Value] = []
+    partial = False
+
+    def run(level: int) -> None:
+        nonlocal partial
+        if level == len(node.loops):
+            if node.key is not None:
+                keys.append(machine.evaluate(node.key))
+            results.append(machine.evaluate(node.element))
+            return
+        target, iterable, conditions = node.loops[level]
+        source = machine.evaluate(iterable)
+        for value in iterate(machine, source, node, single=True):
+            bind_target(machine, target, value)
+            keep = True
+            for condition in conditions:
+                keep = keep and _keeps(machine, value, condition)
+            if keep:
+                run(level + 1)
+
+    frame = machine.frame
+    machine.frame = type(frame)(parent=frame, owner=frame.owner)
+    try:
+        run(0)
+    finally:
+        machine.frame = frame
+    if node.key is not None:
+        literals = [k.value if isinstance(k, (v.Const, v.Number)) else text_of(k) for k in keys]
+        return v.DictValue(dict(zip(literals, results, strict=True)))
+    parameters = [r for r in results if isinstance(r, v.Parameters)]
+    if parameters and len(parameters) == len(results) and len({q.models for q in parameters}) == 1:
+        first = parameters[0]
+        return v.Parameters(first.models, first.partial, False, first.text)
+    if node.kind == "generator":
+        return v.Iterable_("items", "a generator", items=results)
+    return v.Seq("list", results)
+
+
+def _keeps(machine: Machine, value: v.Value, condition: p.Expr) -> bool:
+    """Whether a comprehension's condition keeps an item; ``if p.requires_grad`` keeps all that matters."""
+    if isinstance(value, (v.Parameters, v.Gradient)):
+        return True
+    test = machine.evaluate(condition)
+    if isinstance(test, (v.Truth, v.Const, v.Number)):
+        return truth(machine, test, condition.site)[0]
+    return True
+
+
+def _named(machine: Machine, node: p.NamedExpr) -> v.Value:
+    machine.hint = machine.text(node.target)
+    value = machine.evaluate(node.value)
+    machine.hint = ""
+    bind_target(machine, node.target, value)
+    return value
+
+
+def _yield(machine: Machine, node: p.Yield) -> v.Value:
+    value = machine.evaluate(node.value) if node.value is not None else v.NONE
+    machine.give(value, node.delegate)
+    return v.NONE
+
+
+def _lambda(machine: Machine, node: p.Lambda) -> v.Value:
+    return v.Function(node, machine.frame)
+
+
+def _opaque(machine: Machine, node: p.Opaque) -> v.Value:
+    operands = [machine.evaluate(operand) for operand in node.operands]
+    return v.Unknown(machine.text(node), any(is_varying(o) for o in operands), flow_of(v.Seq("", operands)))
+
+
+CASES: dict[type, Callable[[Machine, Any], v.Value]] = {
+    p.Name: _name,
+    p.Constant: _constant,
+    p.Attribute: _attribute,
+    p.Subscript: _subscript,
+    p.Call: _call,
+    p.Binary: _binary,
+    p.Unary: _unary,
+    p.Compare: _compare,
+    p.BoolOp: _boolop,
+    p.IfExp: _ifexp,
+    p.Display: _display,
+    p.DictDisplay: _dict,
+    p.Starred: _starred,
+    p.Comprehension: _comprehension,
+    p.NamedExpr: _named,
+    p.Yield: _yield,
+    p.Lambda: _lambda,
+    p.Opaque: _opaque,
+}

@@ -1,0 +1,130 @@
+"""Iteration in a small scope: how many items a loop gets, and what each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampcheck import program as p
+from ampcheck.running import values as v
+from ampcheck.running.arithmetic import flow_of, is_varying, text_of
+from ampcheck.running.machine import OPTIMIZER_NAME, Machine
+
+__all__ = ["bind_target", "counts_batches", "iterate"]
+
+OUTER = 2
+
+
+def counts_batches(value: v.Value) -> bool:
+    """Whether a loop over a value iterates over data, so that its iterations tell micro-batches apart."""
+    match value:
+        case v.Seq() | v.DictValue() | v.Parameters():
+            return False
+        case v.Iterable_(kind="items", items=items):
+            return len(items) > 1
+        case v.Iterable_(kind="enumerate" | "zip", inner=inner):
+            return all(counts_batches(i) for i in inner)
+        case _:
+            return True
+
+
+def _length(machine: Machine, value: v.Value, outer: bool) -> int:
+    """How many items an iterable yields in this run."""
+    match value:
+        case v.Iterable_(kind="range", length=length) if length is not None:
+            return min(length, OUTER) if outer and value.window not in machine.setting.windows else length
+        case v.Iterable_(kind="data", window=window) if window in machine.setting.windows:
+            return machine.setting.windows[window]
+        case v.Iterable_(kind="items", items=items):
+            return len(items)
+        case v.Iterable_(kind="enumerate", inner=inner):
+            return _length(machine, inner[0], outer)
+        case v.Iterable_(kind="zip", inner=inner) if inner:
+            return min(_length(machine, i, outer) for i in inner)
+        case v.Seq(items=items):
+            return len(items)
+        case v.DictValue(items=items):
+            return len(items)
+        case v.Parameters():
+            return 1
+        case _:
+            machine.loaders.add(text_of(value))
+            return OUTER if outer else machine.setting.batches
+
+
+def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
+    """The item at an index."""
+    match value:
+        case v.Iterable_(kind="range" | "data", start=start, step=step) if value.text.startswith("range"):
+            return v.Number(start + index * step, counter=True)
+        case v.Iterable_(kind="items", items=items) | v.Seq(items=items):
+            return items[index]
+        case v.Iterable_(kind="enumerate", inner=inner, start=start):
+            return v.Seq("tuple", [v.Number(start + index, counter=True), _element(machine, inner[0], index)])
+        case v.Iterable_(kind="zip", inner=inner):
+            return v.Seq("tuple", [_element(machine, i, index) for i in inner])
+        case v.DictValue(items=items):
+            key = list(items)[index]
+            return v.Const(key) if isinstance(key, str) else v.Number(key)
+        case v.Parameters():
+            return v.Parameters(value.models, value.partial, True, value.text)
+        case _:
+            return v.Unknown(f"an item of {text_of(value)}", True, flow_of(value))
+
+
+def iterate(
+    machine: Machine, value: v.Value, node: p.Node, outer: bool = False, single: bool = False
+) -> Iterator[v.Value]:
+    """The items of an iterable; `outer` for a loop around a data loop, `single` where one item stands for all."""
+    if isinstance(value, v.Unknown) and value.role is not None:
+        value = value.role
+    if isinstance(value, v.Method):
+        value = v.Unknown(text_of(value))
+    names_optimizers = isinstance(value, v.Unknown) and OPTIMIZER_NAME.search(value.text.rsplit(".", 1)[-1])
+    if names_optimizers and isinstance(value, v.Unknown) and not value.varying:
+        # Optimizers in a container that cannot be seen: one stands for all of them.
+        one = value.attributes.setdefault("[each]", v.Unknown(f"{value.text}[each]"))
+        yield one
+        return
+    length = _length(machine, value, outer)
+    if single and not isinstance(value, (v.Seq, v.DictValue)) and not _is_items(value):
+        length = min(length, 1)
+    for index in range(length):
+        yield _element(machine, value, index)
+
+
+def _is_items(value: v.Value) -> bool:
+    if isinstance(value, v.Iterable_):
+        if value.kind in ("enumerate", "zip"):
+            return all(_is_items(i) for i in value.inner)
+        return value.kind in ("items", "range")
+    return isinstance(value, (v.Seq, v.DictValue))
+
+
+def bind_target(machine: Machine, target: p.Expr, value: v.Value) -> None:
+    """Bind a target to a value: names, tuples (a single unknown is spread over them)."""
+    match target:
+        case p.Name(id=name):
+            machine.bind_name(name, value)
+        case p.Display(items=targets):
+            for part, item in zip(targets, _spread(machine, value, targets), strict=True):
+                bind_target(machine, part, item)
+        case p.Starred(value=inner):
+            bind_target(machine, inner, value)
+        case p.Attribute() | p.Subscript():
+            machine.assign(target, value)
+
+
+def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> list[v.Value]:
+    if isinstance(value, v.Iterable_) and value.kind == "items":
+        value = v.Seq("tuple", value.items)
+    if isinstance(value, v.Seq) and len(value.items) == len(targets):
+        return value.items
+    if isinstance(value, v.Parameters):  # ``for name, parameter in model.named_parameters()``
+        return [v.Unknown("name"), *[value] * (len(targets) - 1)]
+    if isinstance(value, v.Foreign):
+        return [v.Foreign(f"{value.text}[{i}]") for i in range(len(targets))]
+    flow = flow_of(value)
+    text = text_of(value)
+    return [v.Unknown(f"{text}[{i}]", is_varying(value), flow) for i in range(len(targets))]
+
+

@@ -1,0 +1,255 @@
+"""Roles: which values are scalers, optimizers, models, schedulers, and which gradients they own.
+
+Definitions come first (constructors, annotations, wrappers); names and the methods used on a value come last, and
+then the role is marked as not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ampcheck import events as ev
+from ampcheck import program as p
+from ampcheck.library import torch as lib
+from ampcheck.running import values as v
+from ampcheck.running.arithmetic import text_of
+from ampcheck.running.machine import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, Machine
+from ampcheck.trace import Role
+
+__all__ = [
+    "as_model",
+    "as_optimizer",
+    "as_scaler",
+    "as_scheduler",
+    "build_average",
+    "build_optimizer",
+    "build_scaler",
+    "build_scheduler",
+    "freeze",
+    "models_of",
+    "overlaps",
+    "owners_of",
+    "parameters_of",
+    "wrap",
+]
+
+
+def build_scaler(machine: Machine, name: str, keywords: dict[str, v.Value], node: p.Node, fallback: str) -> v.Value:
+    """A GradScaler that is constructed here."""
+    enabled = keywords.get("enabled", v.TRUE)
+    role = Role(machine.hint or fallback, "scaler", machine.hint or fallback, True, name, site=node.site)
+    scaler = v.Scaler(machine.add_role(role), enabled)
+    detail = f"enabled={text_of(enabled)}" if "enabled" in keywords else ""
+    machine.emit(ev.Build(site=node.site, kind="scaler", role=scaler.id, detail=detail))
+    return scaler
+
+
+def build_optimizer(machine: Machine, cls: str, given: v.Value | None, node: p.Node) -> v.Value:
+    """An optimizer that is constructed here over the given parameters."""
+    parameters = parameters_of(machine, given) if given is not None else None
+    name = machine.hint or cls
+    models = parameters.models if parameters else ()
+    role = Role(name, "optimizer", name, True, cls, models, bool(parameters and parameters.partial), node.site)
+    optimizer = v.Optimizer(machine.add_role(role), parameters)
+    machine.emit(ev.Build(site=node.site, kind="optimizer", role=optimizer.id, detail=cls))
+    return optimizer
+
+
+def build_scheduler(machine: Machine, cls: str, args: Iterable[v.Value], node: p.Node) -> v.Value:
+    """A learning-rate scheduler that is constructed here."""
+    found = tuple(a.id for a in map(_role, args) if isinstance(a, v.Optimizer))
+    counts = lib.SCHEDULERS.get(cls, "unknown")
+    name = machine.hint or cls
+    role = Role(name, "scheduler", name, True, cls, site=node.site)
+    scheduler = v.Scheduler(machine.add_role(role), found, counts)
+    machine.emit(ev.Build(site=node.site, kind="scheduler", role=scheduler.id, detail=cls))
+    return scheduler
+
+
+def build_average(machine: Machine, cls: str, node: p.Node) -> v.Value:
+    """A moving average of weights that is constructed here."""
+    name = machine.hint or cls
+    average = v.Average(machine.add_role(Role(name, "average", name, True, cls, site=node.site)))
+    machine.emit(ev.Build(site=node.site, kind="average", role=average.id, detail=cls))
+    return average
+
+
+def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node) -> v.Value:
+    """A model inside DDP or FSDP; it keeps the inner model's name, since it holds the same parameters."""
+    model = as_model(machine, inner)
+    if model is None:
+        return v.Unknown(f"{wrapper}({text_of(inner)})")
+    wrapped = v.Model(model.id, wrapper, instance=model.instance)
+    if wrapper:
+        old = machine.roles.get(model.id)
+        machine.roles[model.id] = Role(model.id, "model", old.text if old else model.id, True, wrapper)
+        machine.emit(ev.Build(site=node.site, kind="wrapper", role=model.id, detail=wrapper))
+    return wrapped
+
+
+def _role(value: v.Value) -> v.Value:
+    return value.role if isinstance(value, v.Unknown) and value.role is not None else value
+
+
+def as_model(machine: Machine, value: v.Value) -> v.Model | None:
+    """The model that a value is, promoted if it is unknown so far."""
+    value = _role(value)
+    match value:
+        case v.Model():
+            return value
+        case v.Instance():
+            name = value.id or value.cls.node.name
+            machine.add_role(Role(name, "model", name))
+            return v.Model(name, instance=value)
+        case v.Unknown():
+            machine.touch()
+            name = machine.add_role(Role(value.text, "model", value.text, False))
+            value.role = v.Model(name)
+            if name not in machine.setting.models:
+                machine.setting.models |= {name}
+                machine.setting.grown = machine.setting.grown or machine.micro >= 0
+            return value.role
+        case _:
+            return None
+
+
+def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Optimizer | None:
+    """The optimizer that a value is: by its definition, else by its name (`forced`: by how it is used)."""
+    role = _role(value)
+    if isinstance(role, v.Optimizer):
+        return role
+    if not isinstance(role, v.Unknown) or not (forced or OPTIMIZER_NAME.search(_last(role.text))):
+        return None
+    machine.touch()
+    found = Role(role.text, "optimizer", role.text, False)
+    name = machine.add_role(found)
+    role.role = v.Optimizer(name, None, False)
+    if all(o.id != name for o in machine.setting.optimizers):
+        machine.setting.optimizers += (machine.roles[name],)
+        # Backwards before this moment did not know of it: the root is run again.
+        machine.setting.grown = machine.setting.grown or machine.micro >= 0
+    return role.role
+
+
+def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scaler | None:
+    """The loss scaler that a value is: by its definition, else by its name (`forced`: by how it is used)."""
+    role = _role(value)
+    if isinstance(role, v.Scaler):
+        return role
+    if not isinstance(role, v.Unknown) or not (forced or SCALER_NAME.search(_last(role.text))):
+        return None
+    machine.touch()
+    name = machine.add_role(Role(role.text, "scaler", role.text, True))
+    role.role = v.Scaler(name, v.Atom(role.text, False))
+    return role.role
+
+
+def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
+    """The scheduler that a value is: by its definition, else by its name."""
+    role = _role(value)
+    if isinstance(role, v.Scheduler):
+        return role
+    if not isinstance(role, v.Unknown) or not SCHEDULER_NAME.search(_last(role.text)):
+        return None
+    if "noise" in role.text.lower() or "schedule_free" in role.text:
+        return None
+    machine.touch()
+    role.role = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
+    return role.role
+
+
+def _last(text: str) -> str:
+    head = text.split("(")[0]
+    return head.rsplit(".", 1)[-1] if "[" not in head else head.split(".")[-1]
+
+
+def models_of(value: v.Value) -> tuple[str, ...]:
+    """The models whose parameters a value stands for."""
+    match value:
+        case v.Parameters(models=models):
+            return models
+        case v.Model(id=name):
+            return (name,)
+        case _:
+            return ()
+
+
+def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
+    """The parameters that an argument names: ``model.parameters()``, lists of groups, chains; None when unknown."""
+    value = _role(value)
+    match value:
+        case v.Parameters():
+            return value
+        case v.Gradient(parameters=parameters):
+            return parameters
+        case v.Model(id=name):
+            return v.Parameters((name,), text=name)
+        case v.Optimizer(parameters=parameters):
+            return parameters
+        case v.DictValue(items=items):
+            return parameters_of(machine, items["params"]) if "params" in items else None
+        case v.Seq(items=items) if items:
+            parts = [parameters_of(machine, item) for item in items]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            models = tuple(dict.fromkeys(m for part in known for m in part.models))
+            return v.Parameters(models, any(part.partial for part in known), text=text_of(value))
+        case v.Iterable_(inner=inner) if inner:
+            return parameters_of(machine, v.Seq("list", list(inner)))
+        case _:
+            return None
+
+
+def overlaps(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Whether two sets of models share parameters: the same model, or one inside the other."""
+    for a in one:
+        for b in other:
+            if a == b or a.startswith(b + ".") or b.startswith(a + "."):
+                return True
+    return False
+
+
+def owners_of(machine: Machine, parameters: v.Parameters | None) -> tuple[tuple[str, ...], bool]:
+    """The owners of the gradients of some parameters, and whether all of each owner's parameters are among them.
+
+    Unknown parameters are those of the only optimizer, where there is only one.
+    """
+    optimizers = machine.optimizers()
+    if parameters is None or not parameters.models:
+        if len(optimizers) == 1:
+            return (optimizers[0].id,), True
+        return (), False
+    owners, whole = [], True
+    unknown = []
+    for optimizer in optimizers:
+        if not optimizer.models:
+            unknown.append(optimizer.id)
+        elif overlaps(optimizer.models, parameters.models):
+            owners.append(optimizer.id)
+            covered = all(any(_within(m, n) for n in parameters.models) for m in optimizer.models)
+            whole = whole and covered and not (parameters.partial and not optimizer.partial)
+    if not owners and len(unknown) == 1 and len(optimizers) == 1:
+        return tuple(unknown), not parameters.partial
+    if not owners and unknown:
+        return (), False
+    # Parameters that no optimizer holds keep gradients of their own.
+    held = {m for o in optimizers for m in o.models}
+    free = [f"free:{m}" for m in parameters.models if not overlaps([m], held)] if held and not unknown else []
+    return (*owners, *free), whole
+
+
+def _within(inner: str, outer: str) -> bool:
+    return inner == outer or inner.startswith(outer + ".")
+
+
+def freeze(machine: Machine, models: Iterable[str], frozen: bool) -> None:
+    """Note that models do not (or again do) take gradients."""
+    machine.touch()
+    for model in models:
+        if frozen:
+            machine.frozen.add(model)
+        else:
+            machine.frozen.discard(model)
+
+

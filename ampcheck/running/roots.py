@@ -1,0 +1,118 @@
+"""Starts a run at a root: the module's own statements, then the function with arguments that nobody knows.
+
+A function without a loop of its own is called again and again, once a micro-batch.  One that only holds the tail of a
+step finds gradients there as its scaler would have left them.
+"""
+
+from __future__ import annotations
+
+from ampcheck import events as ev
+from ampcheck import program as p
+from ampcheck.events import PLAIN, Unit
+from ampcheck.running import values as v
+from ampcheck.running.machine import Machine, Signal
+
+__all__ = ["start"]
+
+
+def start(machine: Machine, root: p.FunctionDef | None) -> None:
+    """Run a root to its end."""
+    machine.frame.names["__name__"] = v.Const("__main__" if root is None else "module")
+    try:
+        _module(machine, root)
+        if root is not None:
+            _function(machine, root)
+    except Signal:
+        return
+
+
+def _module(machine: Machine, root: p.FunctionDef | None) -> None:
+    for statement in machine.module.body:
+        if root is not None and statement in machine.layout.holding:
+            continue
+        machine.execute((statement,))
+
+
+def _function(machine: Machine, root: p.FunctionDef) -> None:
+    function = _callable(machine, root)
+    if function is None:
+        return
+    if root in machine.layout.looping:
+        machine.call(function, [], _arguments(machine, root, 0), p.Opaque(root.site))
+        return
+    machine.synthetic = True
+    for index in range(2 * machine.setting.batches):
+        machine.path.append((root.site, index))
+        if machine.setting.scaled_tail is not None:
+            _left_behind(machine, root)
+        try:
+            machine.call(function, [], _arguments(machine, root, index), p.Opaque(root.site))
+        except Signal as signal:
+            if signal.kind == "raise":
+                return
+        finally:
+            machine.path.pop()
+            machine.guards.clear()
+    if machine.setting.scaled_tail is None and _is_tail(machine):
+        scalers = [r.id for r in machine.roles.values() if r.kind == "scaler"]
+        machine.setting.scaled_tail = scalers[0] if scalers else ""
+        machine.setting.grown = True
+
+
+def _callable(machine: Machine, root: p.FunctionDef) -> v.Value | None:
+    cls = machine.layout.classes.get(root)
+    if cls is None:
+        value = machine.frame.find(root.name)
+        return value if isinstance(value, v.Function) and value.node is root else None
+    owner = machine.frame.find(cls.name)
+    if not isinstance(owner, v.Class) or owner.node is not cls:
+        return None
+    if _is_engine(owner):
+        return None
+    instance = machine.call(owner, [], {}, p.Opaque(cls.site))
+    if not isinstance(instance, v.Instance):
+        instance = v.Instance(owner)
+    instance.id = "self"
+    value = machine.evaluate_attribute(instance, root.name)
+    return value if isinstance(value, (v.Bound, v.Function)) else None
+
+
+def _is_engine(cls: v.Class) -> bool:
+    """Whether another library calls this class's methods in an order of its own."""
+    for base in cls.bases:
+        if isinstance(base, v.Class) and _is_engine(base):
+            return True
+        name = base.name if isinstance(base, v.Lib) else base.text if isinstance(base, v.Unknown) else ""
+        last = name.rsplit(".", 1)[-1]
+        if "Lightning" in last or last.endswith(("Trainer", "Callback", "TrainerCallback", "Plugin", "Strategy")):
+            return True
+    return False
+
+
+def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:
+    """Unknown arguments by name; an annotation that names a role makes it one (`ampcheck.running.roles`)."""
+    arguments: dict[str, v.Value] = {}
+    parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters
+    for parameter in parameters:
+        if parameter.name and not parameter.star:
+            arguments[parameter.name] = v.Unknown(parameter.name, argument=True, offset=index)
+    return arguments
+
+
+def _is_tail(machine: Machine) -> bool:
+    kinds = {type(r.event) for r in machine.records}
+    return bool(kinds & {ev.Step, ev.Clip, ev.Unscale}) and not kinds & {ev.Backward, ev.Escape}
+
+
+def _left_behind(machine: Machine, root: p.FunctionDef) -> None:
+    """The gradients that the caller's backward left."""
+    scaler = machine.setting.scaled_tail
+    unit = Unit(((scaler, 1),)) if scaler and _may_scale(machine, scaler) else PLAIN
+    owners = tuple(o.id for o in machine.optimizers())
+    machine.emit(
+        ev.Backward(site=root.site, loss=ev.Loss((unit,)), reaches=owners, micro=machine.begin_micro(), assumed=())
+    )
+
+
+def _may_scale(machine: Machine, scaler: str) -> bool:
+    return machine.choices.invariant.get(scaler) is not False

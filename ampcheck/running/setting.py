@@ -1,0 +1,51 @@
+"""What is settled about a root before it is run, found out by earlier runs of it.
+
+Which unknown number is the window length, and which names turn out to be optimizers, only shows while the code
+runs.  A run that learns something new is thrown away and the root is run again with a larger setting, until nothing
+new turns up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ampcheck.trace import Role
+
+__all__ = ["LARGEST_LITERAL", "SYMBOLIC", "Setting"]
+
+SYMBOLIC = 3
+LARGEST_LITERAL = 32
+
+
+@dataclass(slots=True)
+class Setting:
+    """The window lengths by how the code spells them, with how each is declared; and the roles seen so far.
+
+    `windows` maps a spelling ("args.accum", "4") to the length it is run as.
+    """
+
+    windows: dict[str, int] = field(default_factory=dict)
+    declared: dict[str, set[str]] = field(default_factory=dict)
+    optimizers: tuple[Role, ...] = ()
+    models: frozenset[str] = frozenset()
+    scaled_tail: str | None = None
+    has_backward: bool = True
+    grown: bool = False
+
+    def add_window(self, spelling: str, how: str) -> None:
+        """Take note that a quantity is a window length, declared in this way ("division", "step", ...)."""
+        if spelling not in self.windows:
+            self.grown = True
+            literal = int(spelling) if spelling.isdigit() else SYMBOLIC
+            self.windows[spelling] = literal if 2 <= literal <= LARGEST_LITERAL else SYMBOLIC
+        self.declared.setdefault(spelling, set()).add(how)
+
+    @property
+    def length(self) -> int:
+        """The longest window, 1 where there is none."""
+        return max(self.windows.values(), default=1)
+
+    @property
+    def batches(self) -> int:
+        """Batches an epoch: two windows and a tail."""
+        return 2 * self.length + 1 if self.windows else 3

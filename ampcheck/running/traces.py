@@ -1,0 +1,42 @@
+"""Turns a finished run into a trace."""
+
+from __future__ import annotations
+
+from ampcheck import events as ev
+from ampcheck.events import Site
+from ampcheck.running.machine import Machine
+from ampcheck.trace import Guard, Trace, Window
+
+__all__ = ["trace_of"]
+
+
+def trace_of(machine: Machine, root: str) -> Trace:
+    """The trace of a run, as it stands."""
+    nowhere = Site(machine.module.path, 1, 1, 1, 1)
+    roles = {r.id: r for r in machine.setting.optimizers} | machine.roles
+    choices = tuple(Guard(text, holds, nowhere) for text, holds in machine.choices.invariant.items())
+    return Trace(root, tuple(machine.records), roles, choices, _window(machine), _is_complete(machine))
+
+
+def _window(machine: Machine) -> Window | None:
+    setting = machine.setting
+    for record in machine.records:
+        if isinstance(record.event, ev.Backward) and any(u.window < 0 for u in record.event.loss.parts):
+            for spelling in setting.windows:
+                setting.declared.setdefault(spelling, set()).add("division")
+            break
+    best = max(setting.windows, key=lambda s: len(setting.declared.get(s, ())), default=None)
+    if best is None or not setting.declared.get(best, set()) - {""}:
+        return None
+    declared = frozenset(setting.declared[best] - {""})
+    return Window(setting.windows[best], best, best.isdigit(), declared)
+
+
+def _is_complete(machine: Machine) -> bool:
+    """Whether the root holds the whole of a step, or only a part that its caller completes."""
+    if not machine.synthetic:
+        return True
+    kinds = {type(r.event) for r in machine.records}
+    return machine.setting.scaled_tail is None and {ev.Backward, ev.Step, ev.ZeroGrad} <= kinds
+
+

@@ -1,0 +1,365 @@
+"""The tiny domain of values that a run computes with.
+
+Numbers that matter (loop counters, window lengths) are concrete; everything that cannot be computed is `Unknown`
+and keeps its text.  A value that has been through a model carries a `Flow`: the unit it is in by now and the
+forward passes behind it, which is all that a backward needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ampcheck import program as p
+from ampcheck.events import PLAIN, Forward, SkipTest, Unit
+
+__all__ = [
+    "FALSE",
+    "NONE",
+    "TRUE",
+    "Atom",
+    "Average",
+    "Bound",
+    "Builtin",
+    "Class",
+    "Const",
+    "Context",
+    "DictValue",
+    "Flow",
+    "Foreign",
+    "Formula",
+    "Function",
+    "Gradient",
+    "GradientNorm",
+    "Instance",
+    "Iterable_",
+    "Lib",
+    "Method",
+    "Model",
+    "Number",
+    "Optimizer",
+    "Parameters",
+    "Partial",
+    "Reading",
+    "Scaler",
+    "Scheduler",
+    "Seq",
+    "Truth",
+    "Unknown",
+    "Value",
+]
+
+
+class Value:
+    """Anything a run computes with."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class Const(Value):
+    """A literal that is not a number: string, None, Ellipsis, bytes."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Truth(Value):
+    """A boolean that is known in this run; `boundary` when the window's length went into it."""
+
+    value: bool
+    boundary: bool = False
+    modulus: str = ""
+
+
+NONE = Const(None)
+TRUE = Truth(True)
+FALSE = Truth(False)
+
+
+@dataclass(slots=True, eq=False)
+class Number(Value):
+    """A number known in this run.
+
+    `unit` holds the known factors in it (K, W, a scale), `symbol` how the code spells it where it stands for a
+    quantity the run fixed, `counter` that it counts iterations, `boundary` that it was taken modulo the window.
+    """
+
+    value: int | float
+    unit: Unit = PLAIN
+    symbol: str = ""
+    counter: bool = False
+    boundary: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Atom(Value):
+    """A test that cannot be computed: decided when a run first asks, see `ampcheck.running.choices`.
+
+    `usual` is how it comes out in an uneventful run.  `modulus` names the unknown window of a test like ``i % n == 0``,
+    `group` an expression whose equality tests exclude each other.
+    """
+
+    text: str
+    varying: bool
+    usual: bool = True
+    finite: bool = False
+    skip: SkipTest | None = None
+    modulus: str = ""
+    negated: bool = False
+    group: tuple[str, Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Formula(Value):
+    """``left op right`` or ``not left`` over tests, kept until somebody branches on it."""
+
+    op: Literal["and", "or", "not"]
+    left: Value
+    right: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a tensor brings to a backward."""
+
+    parts: tuple[Unit, ...] = (PLAIN,)
+    forwards: tuple[Forward, ...] = ()
+    reduction: Literal["mean", "sum", "unknown"] = "unknown"
+    detached: bool = False
+
+    def times(self, factor: Unit, sign: int = 1) -> Flow:
+        """Every part multiplied (or divided) by a factor."""
+        return Flow(tuple(u.times(factor, sign) for u in self.parts), self.forwards, self.reduction, self.detached)
+
+    def plus(self, other: Flow) -> Flow:
+        """The sum of two tensors: the parts of both, like units once."""
+        parts = tuple(dict.fromkeys(self.parts + other.parts))
+        forwards = tuple(dict.fromkeys(self.forwards + other.forwards))
+        reduction = self.reduction if self.reduction == other.reduction else "unknown"
+        return Flow(parts, forwards, reduction, self.detached and other.detached)
+
+
+@dataclass(slots=True, eq=False)
+class Unknown(Value):
+    """A value that cannot be computed.
+
+    `varying`: it differs between micro-batches.  `offset`: an integer was added to it.  `attributes` remembers what
+    was read from or stored on it, so that ``trainer.optimizer`` is one object; `role` is what it turned out to be.
+    An attribute remembers whose it is (`base`, `member`): it may be a method.
+    """
+
+    text: str
+    varying: bool = False
+    flow: Flow | None = None
+    offset: int = 0
+    argument: bool = False
+    attributes: dict[str, Value] = field(default_factory=dict)
+    role: Value | None = None
+    modulus: str = ""
+    base: Value | None = None
+    member: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Foreign(Value):
+    """An object that another library's engine owns (``accelerator.prepare(...)``): nothing is said of it here."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Lib(Value):
+    """Something imported, by its dotted name."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Parameters(Value):
+    """Parameters of models: all of them, or some (`partial`).
+
+    `each` marks the single parameter of a loop over them.
+    """
+
+    models: tuple[str, ...]
+    partial: bool = False
+    each: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Gradient(Value):
+    """The ``.grad`` of parameters, or (with an `effect`, see `events.Edit`) what was computed from it.
+
+    The effect "clip" is a multiplication by a coefficient that was taken from the gradients' norm.
+    """
+
+    parameters: Parameters
+    effect: Literal["", "multiply", "shift", "nonlinear", "hide", "clip", "clamp"] = ""
+    factor: Unit = PLAIN
+
+
+@dataclass(slots=True, eq=False)
+class GradientNorm(Value):
+    """A number taken from gradients."""
+
+    parameters: Parameters | None
+
+
+@dataclass(slots=True, eq=False)
+class Scaler(Value):
+    """A loss scaler; `enabled` is a test."""
+
+    id: str
+    enabled: Value
+    known: bool = True
+    resolved: bool | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Reading(Value):
+    """What ``get_scale()`` returned."""
+
+    scaler: str
+    index: int
+
+
+@dataclass(slots=True, eq=False)
+class Optimizer(Value):
+    """An optimizer and whose parameters it holds (None: unknown)."""
+
+    id: str
+    parameters: Parameters | None = None
+    known: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Scheduler(Value):
+    """A learning-rate scheduler."""
+
+    id: str
+    optimizers: tuple[str, ...] = ()
+    counts: Literal["updates", "epochs", "metric", "unknown"] = "unknown"
+
+
+@dataclass(slots=True, eq=False)
+class Average(Value):
+    """A moving average of weights."""
+
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class Model(Value):
+    """A model.  `wrapper` is "ddp", "fsdp" or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
+
+    id: str
+    wrapper: str = ""
+    bypassed: bool = False
+    instance: Instance | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Context(Value):
+    """A context manager that matters: "no_sync" (of `role`), "autocast" (`dtype`), "no_grad", "null"."""
+
+    kind: Literal["no_sync", "autocast", "no_grad", "null"]
+    role: str = ""
+    dtype: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Function(Value):
+    """A function with the frame it closes over."""
+
+    node: p.FunctionDef | p.Lambda
+    frame: Any
+    owner: Class | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Bound(Value):
+    """A method bound to its object."""
+
+    function: Function
+    self: Value
+
+
+@dataclass(slots=True, eq=False)
+class Partial(Value):
+    """``functools.partial``, or a method of a value that is called later."""
+
+    call: Value
+    arguments: tuple[Value, ...] = ()
+    keywords: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Method(Value):
+    """A method of a value of this domain, not called yet."""
+
+    receiver: Value
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Builtin(Value):
+    """A function of the run itself."""
+
+    call: Callable[..., Value]
+
+
+@dataclass(slots=True, eq=False)
+class Class(Value):
+    """A class of the project."""
+
+    node: p.ClassDef
+    frame: Any
+    members: dict[str, Value] = field(default_factory=dict)
+    bases: tuple[Value, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Instance(Value):
+    """An object of a class of the project."""
+
+    cls: Class
+    id: str = ""
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Seq(Value):
+    """A tuple, list or set whose items are known."""
+
+    kind: str
+    items: list[Value]
+
+
+@dataclass(slots=True, eq=False)
+class DictValue(Value):
+    """A dict with literal keys."""
+
+    items: dict[Any, Value]
+
+
+@dataclass(slots=True, eq=False)
+class Iterable_(Value):
+    """Something to iterate over.
+
+    `kind`: "data" (a loader: as many items as the run gives an epoch), "range" (`length` iterations from `start` by
+    `step`), "window" (``range(k)``), "enumerate", "zip", "items" (known `items`).  `cursor` is the position of
+    an iterator that `next` is called on.
+    """
+
+    kind: str
+    text: str = ""
+    inner: tuple[Value, ...] = ()
+    start: int = 0
+    step: int = 1
+    length: int | None = None
+    items: list[Value] = field(default_factory=list)
+    cursor: list[int] = field(default_factory=lambda: [0])
+    window: str = ""

@@ -1,0 +1,107 @@
+"""AMP114 scaler-step-on-unscaled-loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampcheck.events import Site, Step
+from ampcheck.gradients import READY, Contribution
+from ampcheck.rule import Rule, Violation
+from ampcheck.trace import Record, Trace
+from ampcheck.windows import (
+    are_known,
+    escapes_between,
+    fresh,
+    name,
+    once_per_site,
+    origin,
+    previous_step,
+    story,
+)
+
+
+class ScalerStepOnUnscaledLoss(Rule):
+    """The scaler steps on gradients of a loss that it never scaled.
+
+    ## What it does
+    Finds `scaler.step(optimizer)` after a plain `loss.backward()`: the only one, one of several, or where the
+    scaled loss was computed and the plain one differentiated.
+
+    ## Why is this bad
+    `scaler.step` divides by S what was never multiplied by it: the step sees g / S. If `scale` was never
+    called at all, torch raises.
+
+    ## Example
+    ```python
+    scaled = scaler.scale(loss)
+    loss.backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Known problems
+    An unscaled backward after `unscale_` is right, and so are gradients multiplied by `get_scale()` by hand.
+
+    ## References
+    - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale
+    - Measured for two losses of which one is scaled: g1 + g2 / S.
+    """
+
+    code = "AMP114"
+    name = "scaler-step-on-unscaled-loss"
+    severity = "error"
+    oracle = ("exception", "gradient")
+    hint = "call scaler.scale(loss).backward() for every loss"
+
+    def check(self, trace: Trace) -> Iterator[Violation]:
+        """Yield the scaled steps on gradients of plain losses."""
+        # One plain backward that reaches several optimizers is one mistake.
+        told: set[Site] = set()
+        for violation in once_per_site(trace, self._violations(trace)):
+            places = {trace.records[i].event.site for i in violation.steps}
+            if not places <= told:
+                yield violation
+            told |= places
+
+    def _violations(self, trace: Trace) -> Iterator[Violation]:
+        for record, step in trace.of(Step):
+            if step.scaler is None or step.closure or record.refused:
+                continue
+            plain = _divided_without_scaling(trace, record, step.optimizer, step.scaler)
+            last = previous_step(trace, record.index, step.optimizer)
+            if not plain or record.before.buffer(step.optimizer).opaque:
+                continue
+            if escapes_between(trace, last.index if last else -1, record.index, step.scaler):
+                continue
+            some = len(plain) < len(fresh(trace, record, step.optimizer))
+            whose = "some gradients" if some else "gradients"
+            yield Violation(
+                record.index,
+                f"{name(trace, step.scaler)} steps {name(trace, step.optimizer)} on {whose} of a loss that was never "
+                "scaled: it divides them by S all the same, expected a backward of the scaled loss",
+                story(trace, *(c.record for c in fresh(trace, record, step.optimizer))),
+                certain=are_known(trace, step.scaler) and not any(c.assumed for c in plain),
+                predicts="" if some else "1/S",
+            )
+
+
+def _divided_without_scaling(
+    trace: Trace, record: Record, optimizer: str, scaler: str
+) -> tuple[Contribution, ...]:
+    """The contributions of plain losses that a scaled step finds, or leaves, divided by its scale."""
+    buffer = record.before.buffer(optimizer)
+    division = 1 if record.before.phase(scaler, optimizer) == READY else 0
+    return tuple(
+        c
+        for c in fresh(trace, record, optimizer)
+        if (loss := origin(trace, buffer, c)) is not None
+        and not loss.is_scaled
+        and c.unit.scaled_by(scaler) - division < 0
+    )

@@ -1,0 +1,83 @@
+"""AMP308 window-off-by-one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, optimizers, spans
+from ampcheck.events import Jump
+from ampcheck.rule import Rule, Violation
+from ampcheck.trace import Trace, Window
+from ampcheck.windows import name, once_per_site, story
+
+
+class WindowOffByOne(Rule):
+    """The boundary test completes the first window too early.
+
+    ## What it does
+    Finds a step whose first window has fewer micro-batches than the following ones, as `i % K == 0` with `i` from 0
+    makes it: 1, K, K ...
+
+    ## Why is this bad
+    The first update uses one micro-batch (or K - 1) divided by K, and all later windows are shifted, so that
+    an epoch's last micro-batches are left over although its length is a multiple of K.
+
+    ## Example
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        (criterion(model(inputs), targets) / accumulation_steps).backward()
+        if i % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Use instead
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        (criterion(model(inputs), targets) / accumulation_steps).backward()
+        if (i + 1) % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Known problems
+    A boundary that resumes in the middle of a window looks the same; a run that skipped micro-batches is not judged.
+
+    ## References
+    - [Automatic mixed precision examples: gradient accumulation](https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation)
+    """
+
+    code = "AMP308"
+    name = "window-off-by-one"
+    severity = "warning"
+    oracle = ("windows", "gradient")
+    hint = "test `(i + 1) % K == 0` when `i` counts from 0, `i % K == 0` when it counts from 1"
+
+    def check(self, trace: Trace) -> Iterator[Violation]:
+        """Yield the step whose first window is shorter than the ones after it."""
+        if trace.window and trace.complete and length(trace) > 1:
+            yield from once_per_site(trace, self._violations(trace, trace.window))
+
+    def _violations(self, trace: Trace, window: Window) -> Iterator[Violation]:
+        for optimizer in optimizers(trace):
+            done = [span for span in spans(trace, optimizer) if span.step and span.micros]
+            if len(done) < 2 or not accumulates(done[1]):
+                continue
+            first, second = done[0], done[1]
+            if first.step is None or second.step is None or first.step.event.site != second.step.event.site:
+                continue
+            short = len(first.micros) in (1, window.length - 1) and len(first.micros) < window.length
+            whole = len(second.micros) == window.length and second.epochs == first.epochs
+            boundary = boundary_of(first.step)
+            if not short or not whole or boundary is None or not is_sure(first.step.before.buffer(optimizer)):
+                continue
+            if any(isinstance(r.event, Jump) for r in first.records):
+                continue
+            count = "1 micro-batch" if len(first.micros) == 1 else f"{window.text} - 1 micro-batches"
+            yield Violation(
+                first.step.index,
+                f"`{boundary.text}` lets {name(trace, optimizer)} step first after {count}, "
+                f"then after {window.text}",
+                story(trace, first.backwards[0][0], second.backwards[-1][0], second.step),
+                predicts=f"{len(first.micros)}, K, K",
+            )

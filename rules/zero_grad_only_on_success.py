@@ -1,0 +1,112 @@
+"""AMP313 zero-grad-only-on-success."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampcheck.boundaries import optimizers
+from ampcheck.events import ZeroGrad
+from ampcheck.rule import Rule, Violation
+from ampcheck.skips import succeeded
+from ampcheck.trace import Guard, Record, Trace
+from ampcheck.windows import (
+    name,
+    next_backward,
+    next_step,
+    once_per_site,
+    previous_backward,
+    previous_step,
+    story,
+)
+
+
+class ZeroGradOnlyOnSuccess(Rule):
+    """Gradients are zeroed only when the step was not skipped.
+
+    ## What it does
+    Finds a `zero_grad` that depends on a test for a skipped step or for finite gradients, with no other zeroing on
+    the way to the next window.
+
+    ## Why is this bad
+    After an overflow the infinite gradients stay. Everything added to them is infinite too: every later window is
+    skipped, the scale halves each time, and the model never steps again.
+
+    ## Example
+    ```python
+    scale = scaler.get_scale()
+    scaler.step(optimizer)
+    scaler.update()
+    if scaler.get_scale() >= scale:
+        optimizer.zero_grad()
+    ```
+
+    ## Use instead
+    ```python
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    ```
+
+    ## Known problems
+    A test of the loss before its backward keeps infinite gradients from arising and is not reported.
+
+    ## References
+    - [GradScaler](https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler):
+      a skipped step leaves the gradients as they are
+    """
+
+    code = "AMP313"
+    name = "zero-grad-only-on-success"
+    severity = "error"
+    oracle = ("steps", "scale")
+    hint = "zero the gradients whether or not the step was skipped"
+
+    def check(self, trace: Trace) -> Iterator[Violation]:
+        """Yield each zeroing that only success reaches, where nothing else clears the gradients."""
+        if trace.complete:
+            yield from once_per_site(trace, self._violations(trace))
+
+    def _violations(self, trace: Trace) -> Iterator[Violation]:
+        for record, zero in trace.of(ZeroGrad):
+            for optimizer in zero.owners:
+                backward = previous_backward(trace, record.index, optimizer)
+                later = next_backward(trace, record.index, optimizer)
+                if optimizer not in optimizers(trace) or backward is None or later is None:
+                    continue
+                buffer = record.before.buffer(optimizer)
+                test = _success_test(trace, record, backward)
+                if (
+                    test is None
+                    or buffer.is_empty
+                    or buffer.opaque
+                    or _cleared_anyway(trace, record, optimizer, test)
+                ):
+                    continue
+                step = previous_step(trace, record.index, optimizer)
+                yield Violation(
+                    record.index,
+                    f"{name(trace, optimizer)} is zeroed only if `{test.text}` is {str(test.holds).lower()}: "
+                    "after an overflow its infinite gradients stay for ever",
+                    story(trace, backward, step if step and step.index > backward.index else None),
+                    predicts="0",
+                )
+
+
+def _success_test(trace: Trace, record: Record, backward: Record) -> Guard | None:
+    """The test of success that a zeroing depends on and the backward before it does not."""
+    before = {g.text for g in backward.guards}
+    return next((g for g in record.guards if g.text not in before and succeeded(trace, g)), None)
+
+
+def _cleared_anyway(trace: Trace, record: Record, optimizer: str, test: Guard) -> bool:
+    """Whether the optimizer is zeroed without that test as well, once per window."""
+    step = next_step(trace, record.index, optimizer)
+    start = previous_step(trace, record.index, optimizer)
+    others = [
+        r
+        for r, zero in trace.of(ZeroGrad)
+        if optimizer in zero.owners and test.text not in {g.text for g in r.guards}
+    ]
+    return any(
+        (start is None or r.index > start.index) and (step is None or r.index < step.index) for r in others
+    )

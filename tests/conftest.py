@@ -1,0 +1,36 @@
+"""What every test may ask for: the checkout, and ampcheck as its users run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the checkout under test."""
+    return CHECKOUT
+
+
+@pytest.fixture
+def ampcheck(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `ampcheck ARGUMENTS` in a process of its own, by default in an empty folder."""
+
+    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ampcheck", *arguments],
+            cwd=cwd or tmp_path,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=600,
+        )
+
+    return run

@@ -1,0 +1,92 @@
+"""What the static run says of the gradient at a step is what torch measures when the same source is executed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+
+from ampcheck.check import traces_of
+from ampcheck.events import Step
+from ampcheck.gradients import Buffer
+from ampcheck.trace import Guard, Trace
+from tests.differential.measure import SCALE, Measured, StepSeen, measure
+from tests.differential.programs import AMP, FINITE, NO_AMP, Program, programs
+
+EXAMPLES = 200
+
+
+def test_units_at_the_step_are_what_torch_measures(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    seen: list[Program] = []
+    claims: list[bool] = []
+
+    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(programs())
+    def agree(program: Program) -> None:
+        note(program.source)
+        path.write_text(program.source)
+        seen.append(program)
+        traces = traces_of(path)
+        for use_amp in (True, False):
+            chosen = [trace for trace in traces if _is_run(trace, use_amp)]
+            assert chosen, f"no run for use_amp = {use_amp}"
+            for trace in chosen:
+                note(f"run: {trace.condition}")
+                measured = measure(program, *_scope(trace), use_amp=use_amp)
+                claims.extend(_compare(trace, program, measured))
+
+    agree()
+    assert len([program for program in seen if program.is_rich]) * 3 >= len(seen)
+    assert sum(claims) >= 0.9 * len(claims)
+
+
+def _is_run(trace: Trace, use_amp: bool) -> bool:
+    """Whether the trace's choices are those of an execution on finite data."""
+    truth = {AMP: use_amp, NO_AMP: not use_amp, FINITE: True, f"not {FINITE}": False}
+    guards: list[Guard] = [*trace.choices, *(g for record in trace.records for g in record.guards)]
+    return all(g.holds == truth.get(g.text, g.holds) for g in guards)
+
+
+def _scope(trace: Trace) -> tuple[int, int]:
+    """Micro-batches an epoch and epochs of a run."""
+    epochs = 1 + max((record.epoch for record in trace.records), default=0)
+    micro_batches = 1 + max((record.micro for record in trace.records), default=0)
+    assert micro_batches % epochs == 0
+    return micro_batches // epochs, epochs
+
+
+def _compare(trace: Trace, program: Program, measured: Measured) -> list[bool]:
+    """Fail where trace and measurement differ; otherwise say for each step whether the trace claimed anything."""
+    expected: list[StepSeen | None] = []
+    refused_at = None
+    for record in trace.records:
+        if record.refused:
+            refused_at = record.event.site.line
+            break
+        if isinstance(record.event, Step):
+            buffer = record.after.buffer(record.event.optimizer)
+            factors = _factors(buffer, program.window)
+            line, optimizer = record.event.site.line, record.event.optimizer
+            expected.append(None if factors is None else StepSeen(line, optimizer, factors))
+    note(f"torch: {measured}")
+    assert refused_at == measured.raised_at, measured.message
+    assert len(expected) == len(measured.steps)
+    for claim, fact in zip(expected, measured.steps, strict=True):
+        if claim is not None:
+            assert (claim.line, claim.optimizer) == (fact.line, fact.optimizer)
+            assert claim.factors == pytest.approx(fact.factors, rel=1e-5)
+    return [claim is not None for claim in expected]
+
+
+def _factors(buffer: Buffer, window: int) -> dict[int, float] | None:
+    """Each micro-batch's factor by the buffer's units; None when the account makes no claim."""
+    if buffer.opaque or any(c.assumed or c.unit.other for c in buffer.contributions):
+        return None
+    factors: defaultdict[int, float] = defaultdict(float)
+    for contribution in buffer.contributions:
+        exponent = sum(e for _, e in contribution.unit.scale)
+        factors[contribution.micro] += SCALE**exponent * float(window) ** contribution.unit.window
+    return dict(factors)

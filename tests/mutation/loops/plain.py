@@ -1,0 +1,24 @@
+"""Mixed precision with a clip; every batch is an update."""
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+
+def loss_of(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    with torch.amp.autocast("cuda", dtype=torch.float16):
+        return nn.functional.cross_entropy(model(images.cuda()), labels.cuda())
+
+
+def train(model: nn.Module, loader: DataLoader[tuple[Tensor, Tensor]], epochs: int) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(epochs):
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = loss_of(model, images, labels)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()

@@ -1,0 +1,161 @@
+"""One-statement mutants of correct loops, made on their source.
+
+A *training-step statement* is a statement on a line of its own, inside the loop over epochs, that zeroes,
+divides, differentiates, unscales, clips, steps or updates.  It is deleted, doubled, swapped with its successor, or
+moved to another place in that loop.  A mutant that would use a variable above its assignment is none: Python
+itself refuses it.  Equal sources are one mutant, under the first of its names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import libcst as cst
+
+__all__ = ["LOOPS", "Mutant", "mutants_of"]
+
+LOOPS: tuple[Path, ...] = tuple(sorted((Path(__file__).parent / "loops").glob("*.py")))
+
+_EVENT = re.compile(r"\.(zero_grad|backward|unscale_|step|update)\(|clip_grad_norm_\(|^loss = loss /")
+
+_Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A loop with one statement changed: ``plain: delete `scaler.update()` `` and the source."""
+
+    loop: str
+    change: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """An indented block of the loop: the text of its head and its statements."""
+
+    head: str
+    node: cst.IndentedBlock
+    statements: tuple[_Statement, ...]
+
+
+def mutants_of(loop: Path) -> tuple[Mutant, ...]:
+    """All mutants of one loop, by change; none equals the loop or another mutant."""
+    module = cst.parse_module(loop.read_text())
+    blocks = tuple(_blocks(_epochs(module)))
+    seen = {module.code}
+    found = []
+    for change, mutated in _changes(module, blocks):
+        if mutated.code not in seen and _assigns_before_use(mutated.code):
+            seen.add(mutated.code)
+            found.append(Mutant(loop.stem, change, mutated.code))
+    return tuple(found)
+
+
+def _changes(module: cst.Module, blocks: Sequence[_Block]) -> Iterator[tuple[str, cst.Module]]:
+    """Each change by name: all deletions, doublings and swaps first, since some moves repeat a swap."""
+    own = [
+        (block, index)
+        for block in blocks
+        for index, statement in enumerate(block.statements)
+        if isinstance(statement, cst.SimpleStatementLine) and _EVENT.search(_text(statement))
+    ]
+    for block, index in own:
+        yield f"delete {_quoted(block, index)}", _deleted(module, block, index)
+    for block, index in own:
+        yield f"double {_quoted(block, index)}", _inserted(module, block, index + 1, block.statements[index])
+    for block, index in own:
+        if index + 1 < len(block.statements):
+            change = f"swap {_quoted(block, index)} and {_quoted(block, index + 1)}"
+            yield change, _moved(module, block, index, block, index + 2)
+    for block, index in own:
+        for target in blocks:
+            for place in range(len(target.statements) + 1):
+                at_end = place == len(target.statements)
+                where = f"the end of `{target.head}`" if at_end else f"before {_quoted(target, place)}"
+                yield f"move {_quoted(block, index)} to {where}", _moved(module, block, index, target, place)
+
+
+def _epochs(module: cst.Module) -> cst.For:
+    """The loop over epochs: the first `for` directly inside a function."""
+    for function in module.body:
+        if isinstance(function, cst.FunctionDef):
+            for statement in function.body.body:
+                if isinstance(statement, cst.For):
+                    return statement
+    raise ValueError("the module has no training loop")
+
+
+def _blocks(statement: cst.BaseCompoundStatement) -> Iterator[_Block]:
+    """The statement's block and those inside it, outermost first."""
+    body = statement.body
+    assert isinstance(body, cst.IndentedBlock)
+    inside = tuple(s for s in body.body if isinstance(s, cst.SimpleStatementLine | cst.BaseCompoundStatement))
+    yield _Block(_text(statement), body, inside)
+    for inner in inside:
+        if isinstance(inner, cst.BaseCompoundStatement):
+            yield from _blocks(inner)
+
+
+def _text(statement: cst.CSTNode) -> str:
+    """A statement as people call it: its first line."""
+    return cst.Module([]).code_for_node(statement).strip().splitlines()[0]
+
+
+def _quoted(block: _Block, index: int) -> str:
+    return f"`{_text(block.statements[index])}`"
+
+
+def _inserted(module: cst.Module, block: _Block, place: int, statement: _Statement) -> cst.Module:
+    copy = statement.deep_clone()
+    body = [*block.statements[:place], copy, *block.statements[place:]]
+    return _replaced(module, block.node, block.node.with_changes(body=body))
+
+
+def _deleted(module: cst.Module, block: _Block, index: int) -> cst.Module:
+    mutated = module.deep_remove(block.statements[index])
+    assert isinstance(mutated, cst.Module)
+    return mutated
+
+
+def _moved(module: cst.Module, block: _Block, index: int, target: _Block, place: int) -> cst.Module:
+    """The copy goes in first: the original keeps its identity, by which it is then found."""
+    return _deleted(_inserted(module, target, place, block.statements[index]), block, index)
+
+
+def _replaced(module: cst.Module, old: cst.CSTNode, new: cst.CSTNode) -> cst.Module:
+    mutated = module.deep_replace(old, new)
+    assert isinstance(mutated, cst.Module)
+    return mutated
+
+
+def _assigns_before_use(source: str) -> bool:
+    """Whether no function uses a local variable on a line above all of its assignments."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+        stores: dict[str, int] = {}
+        for node in names:
+            if isinstance(node.ctx, ast.Store):
+                stores[node.id] = min(node.lineno, stores.get(node.id, node.lineno))
+        for node in names:
+            first = stores.get(node.id, 0)
+            rebinds = first == node.lineno and _rebinds(function, node)
+            if isinstance(node.ctx, ast.Load) and (node.lineno < first or rebinds):
+                return False
+    return True
+
+
+def _rebinds(function: ast.FunctionDef, use: ast.Name) -> bool:
+    """Whether the use stands in the very assignment that first binds its name (``loss = loss / window``)."""
+    return any(
+        isinstance(node, ast.Assign)
+        and node.lineno == use.lineno
+        and any(isinstance(t, ast.Name) and t.id == use.id for t in node.targets)
+        for node in ast.walk(function)
+    )

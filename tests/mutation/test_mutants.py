@@ -1,0 +1,81 @@
+"""Each one-statement mutant of a correct loop is flagged and confirmed, benign, or another legitimate program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ampcheck.check import Options, check_paths, traces_of
+from ampcheck.finding import Finding
+from ampcheck.replay import replay
+from tests.mutation.accusing import accusations
+from tests.mutation.lists import Key, benign, flagged, legitimate
+from tests.mutation.mutants import LOOPS, mutants_of
+
+MUTANTS = {(mutant.loop, mutant.change): mutant for loop in LOOPS for mutant in mutants_of(loop)}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the check found in each mutant, and the oracles that object to those in which it found nothing."""
+
+    findings: dict[Key, list[Finding]]
+    objections: dict[Key, list[Finding]]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """All mutants checked and replayed in one go: importing torch once is what takes the time."""
+    folder = tmp_path_factory.mktemp("mutants")
+    paths: dict[str, Key] = {}
+    for number, (key, mutant) in enumerate(MUTANTS.items()):
+        path = folder / f"{mutant.loop}_{number}.py"
+        path.write_text(mutant.source)
+        paths[str(path)] = key
+    report = check_paths([folder], options=Options(select=frozenset(), ignore=frozenset(), possible=False))
+    wrong = [f for f in report.findings if f.verdict == "certain" and f.severity != "note"]
+    accused = {f.site.path for f in wrong}
+    silent = [path for path in paths if path not in accused]
+    doubts = [finding for path in silent for finding in accusations(traces_of(Path(path)))]
+    replayed = replay([*wrong, *doubts], device="cpu")
+    judged = Judged(defaultdict(list), defaultdict(list))
+    for index, finding in enumerate(replayed):
+        found = judged.findings if index < len(wrong) else judged.objections
+        found[paths[finding.site.path]].append(finding)
+    return judged
+
+
+def test_the_correct_loops_are_silent() -> None:
+    report = check_paths(list(LOOPS), options=Options(select=frozenset(), ignore=frozenset(), possible=False))
+    assert not report.findings
+    assert not report.failures
+
+
+def test_every_mutant_is_on_one_list_and_none_is_stale() -> None:
+    listed = [*flagged(), *benign(), *legitimate()]
+    assert sorted(set(MUTANTS) - set(listed)) == []
+    assert sorted(set(listed) - set(MUTANTS)) == []
+    assert len(listed) == len(set(listed))
+
+
+def test_flagged_mutants_are_reported_and_confirmed(judged: Judged) -> None:
+    for key, codes in flagged().items():
+        found = judged.findings.get(key, [])
+        assert {finding.code for finding in found} == codes, key
+        assert any(f.replay is not None and f.replay.outcome == "confirmed" for f in found), key
+
+
+def test_benign_mutants_are_silent_and_replay_like_the_reference(judged: Judged) -> None:
+    for key, reason in benign().items():
+        assert reason, key
+        assert not judged.findings.get(key), key
+        assert not [f for f in judged.objections[key] if f.replay and f.replay.outcome == "confirmed"], key
+
+
+def test_legitimate_mutants_are_silent(judged: Judged) -> None:
+    for key, reason in legitimate().items():
+        assert reason, key
+        assert not judged.findings.get(key), key
