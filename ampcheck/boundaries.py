@@ -33,6 +33,7 @@ __all__ = [
     "names_accumulation",
     "next_touch",
     "optimizers",
+    "own_micros",
     "per_micro_schedule",
     "spans",
     "steps_inside_window",
@@ -113,27 +114,36 @@ def next_touch(trace: Trace, index: int, owner: str) -> Record | None:
 
 
 def is_stray(trace: Trace, contribution: Contribution, owner: str, at: Record) -> bool:
-    """Whether another optimizer is the one that uses the backward of a contribution.
+    """Whether a contribution of an owner belongs to another optimizer's update, so that `at` should not count it.
 
-    It has stepped on it before `at`, or still holds it there and is not zeroed by `at`.
+    At a zeroing: another optimizer has stepped on the same backward, or holds it and is not zeroed.  At a step:
+    another one has stepped on it, and the owner has gone on to a backward since.
     """
     if not 0 <= contribution.record < len(trace.records):
         return False
     event = trace.records[contribution.record].event
-    others = [o for o in event.reaches if o != owner] if isinstance(event, Backward) else []
-    others = [o for o in others if o in trace.roles and trace.roles[o].kind == "optimizer"]
-    zeroed = at.event.owners if isinstance(at.event, ZeroGrad) else ()
-    stepped = {
-        r.event.optimizer for r in trace.between(contribution.record, at.index) if isinstance(r.event, Step)
-    }
-    return any(
-        other in stepped
-        or (
-            other not in zeroed
-            and any(c.record == contribution.record for c in at.before.buffer(other).contributions)
+    others = {o for o in event.reaches if o != owner} if isinstance(event, Backward) else set()
+    others = {o for o in others if o in trace.roles and trace.roles[o].kind == "optimizer"}
+    between = trace.between(contribution.record, at.index) if others else ()
+    steps = [r.index for r in between if isinstance(r.event, Step) and r.event.optimizer in others]
+    if isinstance(at.event, ZeroGrad):
+        return bool(steps) or any(
+            c.record == contribution.record
+            for other in others.difference(at.event.owners)
+            for c in at.before.buffer(other).contributions
         )
-        for other in others
+    last = max(
+        (r.index for r in between if isinstance(r.event, Backward) and owner in r.event.reaches), default=-1
     )
+    return any(step < last for step in steps)
+
+
+def own_micros(trace: Trace, span: Span) -> frozenset[int]:
+    """The micro-batches that a span's step uses, without strays; empty where there is no step."""
+    if span.step is None:
+        return frozenset()
+    held = span.step.before.buffer(span.optimizer).contributions
+    return frozenset(c.micro for c in held if not is_stray(trace, c, span.optimizer, span.step))
 
 
 # --- guards ---
@@ -229,7 +239,7 @@ def per_micro_schedule(trace: Trace, scheduler: str, optimizer: str) -> tuple[Re
     Advances outside the loop over micro-batches are not meant, nor those at the same boundary test as the step.
     """
     for span in spans(trace, optimizer):
-        if span.step is None or not accumulates(span):
+        if span.step is None or not accumulates(span) or len(own_micros(trace, span)) < 2:
             continue
         boundary = boundary_of(span.step)
         inside = {record.iteration for record, _ in span.backwards}

@@ -134,6 +134,10 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
             return _step(state, event)
         case ev.Update():
             return _update(state, event)
+        case ev.Build(kind="scaler", role=scaler):
+            # A new object: it knows nothing of what the old one under this name was doing.
+            phases = {key: phase for key, phase in state.phases.items() if key[0] != scaler}
+            return Effect(replace(state, phases=MappingProxyType(phases), primed=state.primed - {scaler}))
         case ev.ZeroGrad(owners=owners):
             return Effect(state._with_buffers(dict.fromkeys(owners, EMPTY)))
         case ev.Clip(owners=owners):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import Span, accumulates, boundary_of, length, optimizers, spans
+from ampcheck.boundaries import Span, accumulates, boundary_of, length, optimizers, own_micros, spans
 from ampcheck.events import AverageUpdate
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Record, Trace
@@ -62,7 +62,7 @@ class AverageInsideWindow(Rule):
         found = {o: list(spans(trace, o)) for o in optimizers(trace)} if averages else {}
         for average in sorted(averages):
             # With several optimizers the average may belong to any of them: each must wait meanwhile.
-            idle = [first for all_of_it in found.values() if (first := _repeated(all_of_it, average))]
+            idle = [first for all_of_it in found.values() if (first := _repeated(trace, all_of_it, average))]
             if not idle or len(idle) < len(found):
                 continue
             updates, step = max(idle, key=lambda pair: pair[0][0].index)
@@ -78,10 +78,10 @@ class AverageInsideWindow(Rule):
             )
 
 
-def _repeated(all_spans: list[Span], average: str) -> tuple[list[Record], Record] | None:
+def _repeated(trace: Trace, all_spans: list[Span], average: str) -> tuple[list[Record], Record] | None:
     """The updates of an average on several micro-batches of one epoch between two steps, with the later step."""
     for span in all_spans:
-        if span.step is None or not accumulates(span):
+        if span.step is None or not accumulates(span) or len(own_micros(trace, span)) < 2:
             continue
         inside = {record.iteration for record, _ in span.backwards}
         boundary = boundary_of(span.step)

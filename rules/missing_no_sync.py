@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import accumulates, is_sure, length, optimizers, spans
+from ampcheck.boundaries import is_sure, length, optimizers, own_micros, spans
 from ampcheck.rule import Rule, Violation
 from ampcheck.syncing import passes, reduces
 from ampcheck.trace import Trace
@@ -62,7 +62,7 @@ class MissingNoSync(Rule):
             for span in spans(trace, optimizer):
                 # A backward inside `no_sync` whose forward is not is another mistake.
                 wasteful = all(b.synced and reduces(trace, b, optimizer) for _, b in span.backwards)
-                if span.step is None or not accumulates(span) or not wasteful:
+                if span.step is None or not wasteful or len(own_micros(trace, span)) < 2:
                     continue
                 if not is_sure(span.step.before.buffer(optimizer)):
                     continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, optimizers, spans
+from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, optimizers, own_micros, spans
 from ampcheck.events import Jump
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace, Window
@@ -66,18 +66,19 @@ class WindowOffByOne(Rule):
             first, second = done[0], done[1]
             if first.step is None or second.step is None or first.step.event.site != second.step.event.site:
                 continue
-            short = len(first.micros) in (1, window.length - 1) and len(first.micros) < window.length
-            whole = len(second.micros) == window.length and second.epochs == first.epochs
+            size = len(own_micros(trace, first))
+            short = size in (1, window.length - 1) and size < window.length
+            whole = len(own_micros(trace, second)) == window.length and second.epochs == first.epochs
             boundary = boundary_of(first.step)
             if not short or not whole or boundary is None or not is_sure(first.step.before.buffer(optimizer)):
                 continue
             if any(isinstance(r.event, Jump) for r in first.records):
                 continue
-            count = "1 micro-batch" if len(first.micros) == 1 else f"{window.text} - 1 micro-batches"
+            count = "1 micro-batch" if size == 1 else f"{window.text} - 1 micro-batches"
             yield Violation(
                 first.step.index,
                 f"`{boundary.text}` lets {name(trace, optimizer)} step first after {count}, "
                 f"then after {window.text}",
                 story(trace, first.backwards[0][0], second.backwards[-1][0], second.step),
-                predicts=f"{len(first.micros)}, K, K",
+                predicts=f"{size}, K, K",
             )

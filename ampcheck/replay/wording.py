@@ -73,7 +73,7 @@ def factor_name(ratio: float, known: Known) -> str:
 
 def _exponents(known: Known) -> list[tuple[int, int, int]]:
     window = range(-2, 3) if known.window > 1 else range(1)
-    scale = range(-3, 4) if known.scale not in (1.0,) and known.scalers else range(1)
+    scale = range(-3, 4) if known.scale != 1.0 and known.scalers else range(1)
     found = [(s, k, w) for s in scale for k in window for w in (-1, 0, 1) if s or k or w]
     return sorted(found, key=lambda e: (abs(e[0]) + abs(e[1]) + 2 * abs(e[2]), -abs(e[0]), e))
 

@@ -1,0 +1,153 @@
+"""Checks files: one file to its findings, many files to a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ampcheck import program as p
+from ampcheck import registry
+from ampcheck.events import Deprecated, Site
+from ampcheck.finding import Failure, Finding, Report
+from ampcheck.gradients import State
+from ampcheck.library.torch import deprecated
+from ampcheck.lowering import lower
+from ampcheck.rule import Rule
+from ampcheck.running import Exploration, explore
+from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
+from ampcheck.trace import Record, Trace
+from ampcheck.verdict import findings_of
+
+__all__ = ["Options", "check_paths", "python_files", "traces_of"]
+
+SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to report: codes selected (empty: all) and ignored, and whether possible findings are shown."""
+
+    select: frozenset[str] = field(default_factory=frozenset)
+    ignore: frozenset[str] = field(default_factory=frozenset)
+    possible: bool = False
+
+    def wants(self, finding: Finding) -> bool:
+        """Whether a finding is to be reported."""
+        if self.select and finding.code not in self.select:
+            return False
+        return finding.code not in self.ignore and (self.possible or finding.verdict == "certain")
+
+
+def check_paths(
+    paths: Sequence[str], *, options: Options | None = None, on_file: Callable[[str], None] | None = None
+) -> Report:
+    """Check files and the Python files under directories.
+
+    Every file is checked whatever happens to the others: one that cannot be read is finding AMP900 and a failure,
+    one on which ampcheck itself breaks is AMP903.
+    """
+    options = options or Options()
+    rules = registry.load()
+    findings: list[Finding] = []
+    failures: list[Failure] = []
+    count = 0
+    for path in python_files(paths):
+        if on_file is not None:
+            on_file(path)
+        found, failure = _check_file(path, rules)
+        findings += [f for f in found if options.wants(f)]
+        if failure is None:
+            count += 1
+        else:
+            failures.append(failure)
+    findings.sort(key=lambda f: (f.site, f.code))
+    return Report(tuple(findings), tuple(failures), count)
+
+
+def python_files(paths: Sequence[str]) -> Iterator[str]:
+    """The files to check: those named, and the Python files under the directories named, each once, in order."""
+    seen: set[str] = set()
+    for path in paths:
+        for file in _under(path):
+            if file not in seen:
+                seen.add(file)
+                yield file
+
+
+def _under(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+        return
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
+        for name in sorted(files):
+            if name.endswith(".py"):
+                yield os.path.join(folder, name)
+
+
+def traces_of(path: str) -> tuple[Trace, ...]:
+    """All traces of one file, the pseudo-trace of its declarations first; raises `Unreadable`."""
+    data = read_bytes(path)
+    if not passes_gate(data):
+        return ()
+    module, exploration = _analyse(path, data)
+    return (_declarations(module), *exploration.traces)
+
+
+def _analyse(path: str, data: bytes) -> tuple[p.Module, Exploration]:
+    module = lower(decode(path, data))
+    return module, explore(module)
+
+
+def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failure | None]:
+    try:
+        data = read_bytes(path)
+        if not passes_gate(data):
+            return [], None
+        module, exploration = _analyse(path, data)
+        traces = [_declarations(module), *exploration.traces]
+        return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
+    except Unreadable as error:
+        return _about_analysis(rules, "AMP900", path, str(error)), Failure(path, str(error))
+    except Exception as error:  # a bug of ours in one file must not hide the others
+        message = f"ampcheck failed on this file ({type(error).__name__}: {error}); please report it"
+        return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+
+
+def _about_analysis(rules: Sequence[Rule], code: str, path: str, message: str) -> list[Finding]:
+    site = Site(path, 1, 1, 1, 1)
+    return [Finding(r.code, r.name, r.severity, "certain", site, message) for r in rules if r.code == code]
+
+
+def _truncated(exploration: Exploration, rules: Sequence[Rule]) -> Iterator[Finding]:
+    for cut in exploration.truncations:
+        for rule in rules:
+            if rule.code == "AMP902":
+                message = f"analysis of `{cut.root}` was cut short: {cut.why}"
+                yield Finding(rule.code, rule.name, rule.severity, "certain", cut.site, message)
+
+
+def _declarations(module: p.Module) -> Trace:
+    """What holds without running anything: the deprecated names that a program uses."""
+    imports: dict[str, str] = {}
+    records: list[Record] = []
+    for node in p.walk(*module.body):
+        if isinstance(node, p.Import):
+            imports.update(node.names)
+        elif isinstance(node, p.Call):
+            name = _dotted(node.func, imports)
+            instead = deprecated(name) if name else None
+            if name and instead:
+                event = Deprecated(site=node.site, name=name, instead=instead)
+                records.append(Record(len(records), event, State(), State(), 0, 0))
+    return Trace("the file", tuple(records), {})
+
+
+def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:
+    if isinstance(node, p.Name):
+        return imports.get(node.id)
+    if isinstance(node, p.Attribute):
+        owner = _dotted(node.value, imports)
+        return f"{owner}.{node.attr}" if owner else None
+    return None

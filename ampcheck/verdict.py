@@ -1,0 +1,112 @@
+"""From violations in single runs to findings: is it *certain*, and under which condition?
+
+A violation is certain when some invariant configuration that the code itself admits has it in every run that
+reaches the event, whatever the varying choices.  It is possible when it is anything weaker, or when the rule
+itself leant on a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ampcheck.events import Site
+from ampcheck.finding import Finding, Verdict, Witness
+from ampcheck.rule import Rule, Violation
+from ampcheck.trace import Guard, Trace
+
+__all__ = ["findings_of"]
+
+Configuration = frozenset[tuple[str, bool]]
+
+
+def findings_of(traces: Sequence[Trace], rules: Iterable[Rule]) -> list[Finding]:
+    """What the rules find in all runs of a program."""
+    found: list[Finding] = []
+    judged = [_Judged(trace) for trace in traces]
+    distinct: dict[tuple[object, ...], tuple[Trace, dict[str, tuple[Violation, ...]]]] = {}
+    rules = tuple(rules)
+    for one in judged:
+        known = distinct.get(one.key)
+        if known is None:
+            violations = {rule.code: tuple(rule.check(one.trace)) for rule in rules}
+            distinct[one.key] = one.trace, violations
+        else:
+            violations = known[1]
+        one.violations = violations
+    for rule in rules:
+        found += _judge(rule, judged)
+    return found
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A run with what every rule said of it."""
+
+    trace: Trace
+    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for runs that no rule can tell apart."""
+        trace = self.trace
+        return (trace.root, trace.window, trace.complete, tuple((r.event, r.guards, r.iteration) for r in trace.records))
+
+    @property
+    def configuration(self) -> Configuration:
+        """The invariant choices."""
+        return frozenset((g.text, g.holds) for g in self.trace.choices if not g.varying)
+
+    def reaches(self, site: Site) -> bool:
+        """Whether an event happens at a place in this run."""
+        return any(r.event.site == site for r in self.trace.records)
+
+
+def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
+    """One finding for each place where a rule is broken."""
+    places: dict[Site, list[tuple[_Judged, Violation]]] = {}
+    for run in runs:
+        for violation in run.violations.get(rule.code, ()):
+            site = run.trace.records[violation.record].event.site
+            places.setdefault(site, []).append((run, violation))
+    return [_finding(rule, site, broken, runs) for site, broken in places.items()]
+
+
+def _finding(rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]) -> Finding:
+    faulty = {id(run) for run, _ in broken}
+    certain = [(run, violation) for run, violation in broken if violation.certain]
+    for run, violation in certain:
+        same = [r for r in runs if r.trace.root == run.trace.root and r.configuration == run.configuration]
+        if all(id(r) in faulty for r in same if r.reaches(site)):
+            return _report(rule, site, run, violation, "certain", runs)
+    run, violation = (certain or broken)[0]
+    return _report(rule, site, run, violation, "possible", runs)
+
+
+def _report(
+    rule: Rule, site: Site, run: _Judged, violation: Violation, verdict: Verdict, runs: Sequence[_Judged]
+) -> Finding:
+    return Finding(
+        rule.code,
+        rule.name,
+        rule.severity,
+        verdict,
+        site,
+        violation.message,
+        _condition(run.trace, violation),
+        rule.hint,
+        Witness(run.trace, violation.record, violation.steps),
+    )
+
+
+def _condition(trace: Trace, violation: Violation) -> str:
+    """The invariant choices that the story's events depend on, as people read them."""
+    guards: dict[str, Guard] = {}
+    invariant = {g.text: g.holds for g in trace.choices}
+    for index in sorted({violation.record, *violation.steps}):
+        for guard in trace.records[index].guards:
+            if not guard.varying and not guard.boundary and guard.text in invariant:
+                guards.setdefault(guard.text, guard)
+    return " and ".join(
+        g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}" for g in guards.values()
+    )
