@@ -1,31 +1,23 @@
-"""Questions about one optimizer's accumulation windows: where they end, what they hold and who declared them.
-
-A *span* is an optimizer's time from one of its steps to the next; in a correct loop it holds the backwards of one
-window.  A backward also leaves gradients with optimizers that its own step ignores (a generator's loss in the
-discriminator): those are *strays*, and wiping them is right.
-"""
+"""Questions about boundaries: which tests guard an event, which window the code declares, and who keeps to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ampcheck.events import Backward, Clip, ScheduleStep, Site, Step, Update, ZeroGrad
-from ampcheck.gradients import Buffer, Contribution
+from ampcheck.events import Backward, Clip, Jump, ScheduleStep, Site, Step, Update, ZeroGrad
+from ampcheck.gradients import Buffer
+from ampcheck.spans import accumulates, own_micros, round_of, spans
 from ampcheck.trace import Guard, Record, Trace, Window
-from ampcheck.windows import fresh
+from ampcheck.windows import fresh, previous_backward, tests_beyond
 
 __all__ = [
-    "Span",
-    "accumulates",
     "boundary_of",
     "decides_precision",
     "evidence_of_window",
     "first_of_each",
     "is_ambiguous_literal",
     "is_conditional",
-    "is_stray",
+    "is_eventful",
     "is_sure",
     "is_within",
     "length",
@@ -33,9 +25,7 @@ __all__ = [
     "names_accumulation",
     "next_touch",
     "optimizers",
-    "own_micros",
     "per_micro_schedule",
-    "spans",
     "steps_inside_window",
 ]
 
@@ -48,51 +38,10 @@ _PRECISION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The records after one step of an optimizer up to its next one; `step` is None for those after the last.
-
-    `backwards` are those that reach the optimizer.  A step that torch refuses ends no span.
-    """
-
-    optimizer: str
-    records: tuple[Record, ...]
-    step: Record | None
-    backwards: tuple[tuple[Record, Backward], ...]
-
-    @property
-    def micros(self) -> tuple[int, ...]:
-        """The distinct micro-batches with a backward, in order."""
-        return tuple(dict.fromkeys(backward.micro for _, backward in self.backwards))
-
-    @property
-    def epochs(self) -> frozenset[int]:
-        """The epochs of the backwards."""
-        return frozenset(record.epoch for record, _ in self.backwards)
-
-
-def spans(trace: Trace, optimizer: str) -> Iterator[Span]:
-    """The spans of an optimizer, in order; the last one has no step."""
-    records: list[Record] = []
-    backwards: list[tuple[Record, Backward]] = []
-    for record in trace.records:
-        records.append(record)
-        event = record.event
-        if isinstance(event, Backward) and optimizer in event.reaches:
-            backwards.append((record, event))
-        elif isinstance(event, Step) and event.optimizer == optimizer and not record.refused:
-            yield Span(optimizer, tuple(records), record, tuple(backwards))
-            records, backwards = [], []
-    yield Span(optimizer, tuple(records), None, tuple(backwards))
-
-
 def optimizers(trace: Trace) -> tuple[str, ...]:
-    """The optimizers of which something certain can be said: known by more than a name, stepped without a closure.
-
-    A closure re-evaluates the loss inside the step (LBFGS), so that its windows cannot be seen.
-    """
+    """The optimizers whose windows can be seen: a closure re-evaluates the loss inside the step (LBFGS)."""
     closures = {step.optimizer for _, step in trace.of(Step) if step.closure}
-    return tuple(role.id for role in trace.roles_of("optimizer") if role.known and role.id not in closures)
+    return tuple(role.id for role in trace.roles_of("optimizer") if role.id not in closures)
 
 
 def is_sure(buffer: Buffer) -> bool:
@@ -113,39 +62,6 @@ def next_touch(trace: Trace, index: int, owner: str) -> Record | None:
     return None
 
 
-def is_stray(trace: Trace, contribution: Contribution, owner: str, at: Record) -> bool:
-    """Whether a contribution of an owner belongs to another optimizer's update, so that `at` should not count it.
-
-    At a zeroing: another optimizer has stepped on the same backward, or holds it and is not zeroed.  At a step:
-    another one has stepped on it, and the owner has gone on to a backward since.
-    """
-    if not 0 <= contribution.record < len(trace.records):
-        return False
-    event = trace.records[contribution.record].event
-    others = {o for o in event.reaches if o != owner} if isinstance(event, Backward) else set()
-    others = {o for o in others if o in trace.roles and trace.roles[o].kind == "optimizer"}
-    between = trace.between(contribution.record, at.index) if others else ()
-    steps = [r.index for r in between if isinstance(r.event, Step) and r.event.optimizer in others]
-    if isinstance(at.event, ZeroGrad):
-        return bool(steps) or any(
-            c.record == contribution.record
-            for other in others.difference(at.event.owners)
-            for c in at.before.buffer(other).contributions
-        )
-    last = max(
-        (r.index for r in between if isinstance(r.event, Backward) and owner in r.event.reaches), default=-1
-    )
-    return any(step < last for step in steps)
-
-
-def own_micros(trace: Trace, span: Span) -> frozenset[int]:
-    """The micro-batches that a span's step uses, without strays; empty where there is no step."""
-    if span.step is None:
-        return frozenset()
-    held = span.step.before.buffer(span.optimizer).contributions
-    return frozenset(c.micro for c in held if not is_stray(trace, c, span.optimizer, span.step))
-
-
 # --- guards ---
 
 
@@ -154,9 +70,17 @@ def boundary_of(record: Record) -> Guard | None:
     return next((g for g in reversed(record.guards) if g.boundary), None)
 
 
-def is_conditional(record: Record) -> bool:
-    """Whether a record depends on a test that may come out differently for each micro-batch (no boundary)."""
+def is_conditional(trace: Trace, record: Record, owner: str) -> bool:
+    """Whether a record depends on a varying test (no boundary) that the owner's last backward does not depend on."""
+    backward = previous_backward(trace, record.index, owner)
+    if backward is not None:
+        return bool(tests_beyond(record, backward))
     return any(g.varying and not g.boundary for g in record.guards)
+
+
+def is_eventful(trace: Trace) -> bool:
+    """Whether a test of the user's own makes this run leave iterations: it may be one in which nothing works."""
+    return any(any(g.varying and not g.boundary for g in r.guards) for r, _ in trace.of(Jump))
 
 
 def is_within(record: Record, iteration: tuple[int, ...]) -> bool:
@@ -188,11 +112,6 @@ def is_ambiguous_literal(window: Window) -> bool:
     return window.literal and window.length <= 2
 
 
-def accumulates(span: Span) -> bool:
-    """Whether a span ends in a step on several micro-batches."""
-    return span.step is not None and len(span.micros) > 1
-
-
 def evidence_of_window(trace: Trace, optimizer: str) -> tuple[str, ...]:
     """How the code says that this optimizer's steps should wait: "division", "zero", "clip", "schedule"."""
     found = []
@@ -204,8 +123,10 @@ def evidence_of_window(trace: Trace, optimizer: str) -> tuple[str, ...]:
     )
     if divided:
         found.append("division")
+    # What runs once per epoch gates nothing inside the loop.
+    inside = {r.iteration for r, backward in trace.of(Backward) if optimizer in backward.reaches}
     kinds: dict[str, list[Record]] = {
-        "zero": [r for r, zero in trace.of(ZeroGrad) if optimizer in zero.owners],
+        "zero": [r for r, zero in trace.of(ZeroGrad) if optimizer in zero.owners and r.iteration in inside],
         "clip": [r for r, clip in trace.of(Clip) if optimizer in clip.owners],
         "schedule": [r for r, schedule in trace.of(ScheduleStep) if optimizer in schedule.optimizers],
     }
@@ -225,7 +146,13 @@ def steps_inside_window(trace: Trace, optimizer: str) -> tuple[str, ...]:
     if len(done) < 2 or not any(len(span.micros) == 1 for span in done):
         return ()
     for span in done:
-        if span.step and (boundary_of(span.step) or (len(span.micros) > 1 and not is_conditional(span.step))):
+        step, sites = span.step, [backward.site for _, backward in span.backwards]
+        # One statement several times in a micro-batch: a loop that was not taken for one over micro-batches.
+        if len(span.micros) == 1 and len(sites) > len(set(sites)):
+            return ()
+        if step and (
+            boundary_of(step) or (len(span.micros) > 1 and not is_conditional(trace, step, optimizer))
+        ):
             return ()
     return evidence_of_window(trace, optimizer)
 
@@ -234,7 +161,7 @@ def steps_inside_window(trace: Trace, optimizer: str) -> tuple[str, ...]:
 
 
 def per_micro_schedule(trace: Trace, scheduler: str, optimizer: str) -> tuple[Record, ...]:
-    """The steps of a schedule in the first span in which it advances on several micro-batches of an epoch.
+    """The steps of a schedule in the first span in which it advances on several micro-batches of one round.
 
     Advances outside the loop over micro-batches are not meant, nor those at the same boundary test as the step.
     """
@@ -250,8 +177,8 @@ def per_micro_schedule(trace: Trace, scheduler: str, optimizer: str) -> tuple[Re
         ]
         if boundary and any((g := boundary_of(r)) and g.text == boundary.text for r in advances):
             continue
-        for epoch in {r.epoch for r in advances}:
-            together = tuple(r for r in advances if r.epoch == epoch)
+        for one in {round_of(r) for r in advances}:
+            together = tuple(r for r in advances if round_of(r) == one)
             if len({r.iteration for r in together}) > 1:
                 return together
     return ()

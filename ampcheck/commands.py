@@ -41,8 +41,12 @@ def replay(options: Namespace) -> int:
     if not report.findings:
         return _conclude(report, options)
     try:
-        with Progress("replaying", sys.stderr, patience=0):
-            findings = replay_all(report.findings, device=options.device)
+        with Progress("replaying", sys.stderr, total=len(report.findings), patience=0) as progress:
+            findings = replay_all(
+                report.findings,
+                device=options.device,
+                on_result=lambda finding: progress.advance(finding.site.path),
+            )
     except ReplayUnavailable as error:
         _conclude(report, options)
         return refuse(f"not replayed: {error}")

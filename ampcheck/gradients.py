@@ -153,7 +153,9 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
             return Effect(_mark(state, owners, "reduced"))
         case ev.Escape(roles=roles):
             return Effect(
-                state._with_buffers({o: replace(state.buffer(o), opaque=True) for o in roles if not o.startswith("S:")})
+                state._with_buffers(
+                    {o: replace(state.buffer(o), opaque=True) for o in roles if not o.startswith("S:")}
+                )
             )
         case _:
             return Effect(state)

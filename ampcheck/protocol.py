@@ -48,13 +48,15 @@ class Act:
     """One event to be executed, at a micro-batch.
 
     `guards` are evaluated when it is executed, as far as they ask for the scale or for finiteness.  `if_stepped`: only
-    where the latest step of these optimizers was not skipped.  `divisor` divides a backward's loss beyond its unit.
+    where the latest step of these optimizers was not skipped.  `if_reached`: only where one of these owners holds a
+    gradient.  `divisor` divides a backward's loss beyond its unit.
     """
 
     event: ev.Event
     micro: int
     guards: tuple[Guard, ...] = ()
     if_stepped: tuple[str, ...] = ()
+    if_reached: tuple[str, ...] = ()
     divisor: int = 1
 
 
@@ -81,7 +83,8 @@ class Practice:
     with the owners that they are meant for.  `schedules` run once per update, of the optimizer they name last;
     `averages` after a step of the optimizer given, `guarded` those that are skipped with it.  `kept` are indices of
     records that stay where they are.  `undivided` are backwards whose normalisation is not a matter of K.
-    `world` says that a factor of W is in place (ranks are reduced by hand).
+    `late`: gradients are divided by K before the step, instead of losses.  `world`: ranks are reduced by hand, so that
+    a factor of W is in place.
     """
 
     scalers: Mapping[str, str]
@@ -92,6 +95,7 @@ class Practice:
     guarded: frozenset[str] = frozenset()
     kept: frozenset[int] = frozenset()
     undivided: frozenset[int] = frozenset()
+    late: bool = False
     world: bool = False
     free: tuple[str, ...] = ()
 
@@ -138,7 +142,9 @@ def correct(
         dirty |= set(record.event.reaches)
         yield _backward(record, record.event, practice, taking, micros)
         if record.index in groups:
-            yield from _close(groups[record.index], practice)
+            yield from _close(
+                groups[record.index], practice, perhaps_nothing=_may_be_skipped(groups[record.index], records)
+            )
             dirty -= {*groups[record.index].optimizers, *practice.free}
 
 
@@ -179,7 +185,7 @@ def _backward(
         )
         for unit in event.loss.parts
     )
-    divisor = 1 if free_of_k else max((c.divisor for c in taking), default=1)
+    divisor = 1 if free_of_k or practice.late else max((c.divisor for c in taking), default=1)
     synced = not taking or any(micros[c.takes[-1]] == record.micro for c in taking)
     forwards = tuple(replace(f, bypassed=False, synced=synced) for f in event.loss.forwards)
     loss = replace(event.loss, parts=parts, forwards=forwards)
@@ -187,8 +193,29 @@ def _backward(
     return Act(replace(event, loss=loss, synced=synced), record.micro, guards, divisor=divisor)
 
 
-def _close(group: _Group, practice: Practice) -> Iterator[Act]:
+def _close(group: _Group, practice: Practice, perhaps_nothing: bool) -> Iterator[Act]:
     """unscale_, reads and edits and clip, step, update, zero, schedule, average."""
+    for act in _closing_acts(group, practice):
+        yield replace(act, if_reached=group.optimizers) if perhaps_nothing else act
+    micro = group.micro
+    yield Act(ev.ZeroGrad(owners=(*group.optimizers, *practice.free), site=group.site), micro)
+    stepping = {c.optimizer for c in group.closings if c.steps}
+    for schedule in practice.schedules:
+        if schedule.optimizers[-1] in stepping:
+            yield Act(schedule, micro, if_stepped=schedule.optimizers)
+    for average, optimizer in practice.averages:
+        if optimizer in stepping:
+            guarded = average.average in practice.guarded
+            yield Act(average, micro, if_stepped=(optimizer,) if guarded else ())
+
+
+def _may_be_skipped(group: _Group, records: Sequence[Record]) -> bool:
+    """Whether a test for finiteness stands before a backward of the group, so that it may have no gradient."""
+    takes = {index for c in group.closings for index in c.takes}
+    return any(r.index in takes and any(g.finite for g in r.guards) for r in records)
+
+
+def _closing_acts(group: _Group, practice: Practice) -> Iterator[Act]:
     optimizers, site, micro = group.optimizers, group.site, group.micro
 
     def meant(extra: Extra) -> tuple[str, ...]:
@@ -199,6 +226,12 @@ def _close(group: _Group, practice: Practice) -> Iterator[Act]:
     for optimizer in optimizers:
         if optimizer in looked_at and optimizer in practice.scalers:
             yield Act(ev.Unscale(scaler=practice.scalers[optimizer], optimizer=optimizer, site=site), micro)
+    for closing in group.closings:
+        if practice.late and closing.divisor > 1:
+            share = ev.Edit(
+                effect="multiply", owners=(closing.optimizer,), factor=ev.Unit(window=-1), site=site
+            )
+            yield Act(share, micro)
     for extra in practice.before:
         if meant(extra):
             owners = tuple(o for o in extra.owners if o in optimizers or o in practice.free)
@@ -212,12 +245,3 @@ def _close(group: _Group, practice: Practice) -> Iterator[Act]:
             yield Act(replace(extra, owners=meant(extra)), micro)
     for scaler in group.updates:
         yield Act(ev.Update(scaler=scaler, site=site), micro)
-    yield Act(ev.ZeroGrad(owners=(*optimizers, *practice.free), site=site), micro)
-    stepping = {c.optimizer for c in group.closings if c.steps}
-    for schedule in practice.schedules:
-        if schedule.optimizers[-1] in stepping:
-            yield Act(schedule, micro, if_stepped=schedule.optimizers)
-    for average, optimizer in practice.averages:
-        if optimizer in stepping:
-            guarded = average.average in practice.guarded
-            yield Act(average, micro, if_stepped=(optimizer,) if guarded else ())

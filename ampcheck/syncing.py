@@ -8,8 +8,8 @@ along what earlier ones have left, so that only the last backward of a window mu
 
 from __future__ import annotations
 
-from ampcheck.boundaries import Span
 from ampcheck.events import Backward, Forward, Reduce
+from ampcheck.spans import Span
 from ampcheck.trace import Record, Trace
 
 __all__ = ["bypasses", "is_wrapped", "last_backward", "passes", "reduces"]

@@ -50,7 +50,12 @@ class _Judged:
     def key(self) -> tuple[object, ...]:
         """Equal for runs that no rule can tell apart."""
         trace = self.trace
-        return (trace.root, trace.window, trace.complete, tuple((r.event, r.guards, r.iteration) for r in trace.records))
+        return (
+            trace.root,
+            trace.window,
+            trace.complete,
+            tuple((r.event, r.guards, r.iteration) for r in trace.records),
+        )
 
     @property
     def configuration(self) -> Configuration:
@@ -72,7 +77,9 @@ def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
     return [_finding(rule, site, broken, runs) for site, broken in places.items()]
 
 
-def _finding(rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]) -> Finding:
+def _finding(
+    rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]
+) -> Finding:
     faulty = {id(run) for run, _ in broken}
     certain = [(run, violation) for run, violation in broken if violation.certain]
     for run, violation in certain:
@@ -108,5 +115,6 @@ def _condition(trace: Trace, violation: Violation) -> str:
             if not guard.varying and not guard.boundary and guard.text in invariant:
                 guards.setdefault(guard.text, guard)
     return " and ".join(
-        g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}" for g in guards.values()
+        g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}"
+        for g in guards.values()
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import Span, accumulates, boundary_of, length, optimizers, own_micros, spans
+from ampcheck.boundaries import boundary_of, length, optimizers
 from ampcheck.events import AverageUpdate
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import Span, accumulates, own_micros, round_of, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, name, once_per_site, story
 
@@ -79,7 +80,7 @@ class AverageInsideWindow(Rule):
 
 
 def _repeated(trace: Trace, all_spans: list[Span], average: str) -> tuple[list[Record], Record] | None:
-    """The updates of an average on several micro-batches of one epoch between two steps, with the later step."""
+    """The updates of an average on several micro-batches of one round between two steps, with the later step."""
     for span in all_spans:
         if span.step is None or not accumulates(span) or len(own_micros(trace, span)) < 2:
             continue
@@ -92,8 +93,8 @@ def _repeated(trace: Trace, all_spans: list[Span], average: str) -> tuple[list[R
         ]
         if boundary and any((g := boundary_of(r)) and g.text == boundary.text for r in updates):
             continue
-        for epoch in sorted({r.epoch for r in updates}):
-            together = [r for r in updates if r.epoch == epoch]
+        for one in sorted({round_of(r) for r in updates}):
+            together = [r for r in updates if round_of(r) == one]
             if len({r.iteration for r in together}) > 1:
                 return together, span.step
     return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, optimizers, spans
-from ampcheck.events import Backward, Jump
+from ampcheck.boundaries import boundary_of, is_sure, length, optimizers
+from ampcheck.events import Backward, Jump, ZeroGrad
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import Span, spans
 from ampcheck.trace import Record, Trace, Window
 from ampcheck.windows import name, once_per_site, story
 
@@ -64,40 +65,61 @@ class BoundarySkipped(Rule):
     def _violations(self, trace: Trace, window: Window) -> Iterator[Violation]:
         for optimizer in optimizers(trace):
             for span in spans(trace, optimizer):
-                if span.step is None or not accumulates(span) or boundary_of(span.step) is None:
+                if span.step is None or boundary_of(span.step) is None or len(span.rounds) > 1:
                     continue
-                buffer = span.step.before.buffer(optimizer)
-                merged = buffer.micros
-                if len(merged) <= window.length or len(span.epochs) > 1 or not is_sure(buffer):
+                if not is_sure(span.step.before.buffer(optimizer)):
                     continue
-                if any(c.record not in {r.index for r, _ in span.backwards} for c in buffer.contributions):
-                    continue
-                jump = _at_boundary(span.records, optimizer, window.length)
+                jump = _merges(span, window.length) or _shortens(span, window.length)
                 if jump is not None:
                     yield Violation(
                         jump.index,
-                        f"this `{_kind(jump)}` skips the end of a window: {name(trace, optimizer)} then steps on "
-                        f"more than {window.text} micro-batches",
+                        f"this `{_kind(jump)}` can skip the end of a window: {name(trace, optimizer)} then steps "
+                        f"on more than {window.text} micro-batches",
                         story(trace, span.backwards[0][0], span.backwards[-1][0], span.step),
                         predicts="2K - 1",
                     )
 
 
+def _merges(span: Span, length: int) -> Record | None:
+    """The jump in the iteration that should have ended a window which has run on to the next boundary."""
+    held = span.step.before.buffer(span.optimizer).contributions if span.step else ()
+    if len({c.micro for c in held}) <= length or not {c.record for c in held} <= {
+        r.index for r, _ in span.backwards
+    }:
+        return None
+    passed: set[tuple[int, ...]] = set()
+    for record in span.records:
+        if isinstance(record.event, Backward | Jump):
+            passed.add(record.iteration)
+        if _is_own(record, span) and len(passed) >= length:
+            return record
+    return None
+
+
+def _shortens(span: Span, length: int) -> Record | None:
+    """A jump inside a window that has ended in time although it lacks a micro-batch: the test counts iterations.
+
+    The same jump skips the boundary when it happens there.
+    """
+    jumps = [r for r in span.records if _is_own(r, span)]
+    passed = {r.iteration for r, _ in span.backwards} | {r.iteration for r in jumps}
+    if not jumps or len(passed) != length or len(span.micros) >= length:
+        return None
+    return jumps[0]
+
+
+def _is_own(record: Record, span: Span) -> bool:
+    """Whether a record is a jump by a test of the user's own that stands before the step and keeps the gradients."""
+    if not isinstance(record.event, Jump) or record.event.kind not in ("continue", "return"):
+        return False
+    if any(
+        isinstance(r.event, ZeroGrad) and span.optimizer in r.event.owners and r.iteration == record.iteration
+        for r in span.records
+    ):
+        return False
+    passed = {(g.text, g.holds) for g in span.step.guards} if span.step else set()
+    return any(g.varying and not g.boundary and (g.text, not g.holds) in passed for g in record.guards)
+
+
 def _kind(record: Record) -> str:
     return record.event.kind if isinstance(record.event, Jump) else ""
-
-
-def _at_boundary(records: tuple[Record, ...], optimizer: str, length: int) -> Record | None:
-    """The user's own jump in the iteration in which the K-th micro-batch since the last step ended."""
-    before: set[tuple[int, ...]] = set()
-    for record in records:
-        event = record.event
-        if isinstance(event, Backward) and optimizer in event.reaches:
-            before.add(record.iteration)
-        elif isinstance(event, Jump) and event.kind in ("continue", "return"):
-            own = any(g.varying and not g.boundary for g in record.guards)
-            # Jumps count as micro-batches too: the boundary test counts iterations.
-            before.add(record.iteration)
-            if own and len(before) >= length:
-                return record
-    return None

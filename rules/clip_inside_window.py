@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, next_touch, optimizers, spans
+from ampcheck.boundaries import boundary_of, is_sure, length, next_touch, optimizers
 from ampcheck.clipping import clipped, follows_step, step_missed
 from ampcheck.events import Backward, Clip, Step
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import accumulates, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import fresh, name, once_per_site, story
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import is_sure, optimizers, spans
+from ampcheck.boundaries import is_sure, optimizers
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import spans
 from ampcheck.syncing import bypasses, last_backward
 from ampcheck.trace import Trace
-from ampcheck.windows import are_known, name, once_per_site, story
+from ampcheck.windows import name, once_per_site, story
 
 
 class ForwardBypassesDdp(Rule):
@@ -65,5 +66,4 @@ class ForwardBypassesDdp(Rule):
                         f"the forward behind this backward goes around DDP ({name(trace, around.model)} through "
                         "`.module`): no rank's gradients are reduced",
                         story(trace, span.step),
-                        certain=are_known(trace, around.model),
                     )

@@ -9,7 +9,7 @@ from ampcheck.events import Backward, Edit, Step
 from ampcheck.rule import Rule, Violation
 from ampcheck.syncing import passes, reduces
 from ampcheck.trace import Record, Trace
-from ampcheck.windows import are_known, name, next_step, once_per_site, story
+from ampcheck.windows import name, next_step, once_per_site, story
 
 
 class LossDividedByWorldSize(Rule):
@@ -57,15 +57,17 @@ class LossDividedByWorldSize(Rule):
     def _losses(self, trace: Trace) -> Iterator[Violation]:
         for record, backward in trace.of(Backward):
             divided = [unit for unit in backward.loss.parts if unit.world < 0]
+            if not divided:
+                continue
             reached = [o for o in backward.reaches if o in optimizers(trace) and o not in backward.assumed]
             for optimizer in reached:
                 model = _averaged_model(trace, record, optimizer)
-                if divided and model:
+                if model:
                     yield Violation(
                         record.index,
                         f"the loss is divided by the world size, and {name(trace, model)} averages over ranks as well",
                         story(trace, next_step(trace, record.index, optimizer)),
-                        certain=are_known(trace, model) and not any(unit.other for unit in divided),
+                        certain=not any(unit.other for unit in divided),
                         predicts="1/W",
                     )
 
@@ -87,7 +89,7 @@ class LossDividedByWorldSize(Rule):
                         f"the gradients are divided by the world size, and {name(trace, model)} has averaged them "
                         "over ranks",
                         story(trace, source, next_step(trace, record.index, optimizer)),
-                        certain=are_known(trace, model) and not any(c.unit.other for c in held),
+                        certain=not any(c.unit.other for c in held),
                         predicts="1/W",
                     )
 

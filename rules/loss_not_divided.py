@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck.boundaries import (
-    accumulates,
     boundary_of,
     is_ambiguous_literal,
-    is_stray,
     is_sure,
     length,
     names_accumulation,
     optimizers,
-    spans,
 )
 from ampcheck.events import PLAIN, Edit
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import accumulates, is_stray, spans
 from ampcheck.trace import Trace, Window
 from ampcheck.windows import name, once_per_site, story
 

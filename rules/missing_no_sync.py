@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import is_sure, length, optimizers, own_micros, spans
+from ampcheck.boundaries import is_sure, length, optimizers
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import own_micros, spans
 from ampcheck.syncing import passes, reduces
 from ampcheck.trace import Trace
-from ampcheck.windows import are_known, name, once_per_site, story
+from ampcheck.windows import name, once_per_site, story
 
 
 class MissingNoSync(Rule):
@@ -73,7 +74,6 @@ class MissingNoSync(Rule):
                     f"{name(trace, model)} reduces its gradients on each micro-batch of a window of "
                     f"{trace.window.text if trace.window else 'K'}; only the last one needs to",
                     story(trace, span.backwards[-1][0], span.step),
-                    certain=are_known(trace, model),
                     predicts="K",
                 )
                 break

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import is_conditional, is_sure, optimizers, spans, steps_inside_window
+from ampcheck.boundaries import is_conditional, is_sure, optimizers, steps_inside_window
 from ampcheck.events import Step, ZeroGrad
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import succeeded
+from ampcheck.spans import spans
 from ampcheck.trace import Trace
-from ampcheck.windows import name, once_per_site, story
+from ampcheck.windows import are_known, name, once_per_site, story
 
 
 class MissingZeroGrad(Rule):
@@ -61,7 +62,8 @@ class MissingZeroGrad(Rule):
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for optimizer in optimizers(trace):
-            if _zeroes_at_times(trace, optimizer):
+            # A wrapper that is known by its name only may zero inside its step.
+            if not are_known(trace, optimizer) or _zeroes_at_times(trace, optimizer):
                 continue
             previous = None
             for span in spans(trace, optimizer):
@@ -86,7 +88,9 @@ def _zeroes_at_times(trace: Trace, optimizer: str) -> bool:
     """
     if "zero" in steps_inside_window(trace, optimizer):
         return True
-    if any(optimizer in zero.owners and is_conditional(r) for r, zero in trace.of(ZeroGrad)):
+    if any(
+        optimizer in zero.owners and is_conditional(trace, r, optimizer) for r, zero in trace.of(ZeroGrad)
+    ):
         return True
     # A run in which every step is skipped shows no zeroing at all.
     before_steps = {g.text for r, step in trace.of(Step) if step.optimizer == optimizer for g in r.guards}

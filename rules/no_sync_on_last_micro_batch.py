@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import is_sure, optimizers, spans
+from ampcheck.boundaries import is_sure, optimizers
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import spans
 from ampcheck.syncing import bypasses, last_backward, passes, reduces
 from ampcheck.trace import Trace
-from ampcheck.windows import are_known, name, once_per_site, story
+from ampcheck.windows import name, once_per_site, story
 
 
 class NoSyncOnLastMicroBatch(Rule):
@@ -76,5 +77,4 @@ class NoSyncOnLastMicroBatch(Rule):
                         f"the last backward before {name(trace, optimizer)} steps runs inside `no_sync` of "
                         f"{name(trace, model)}: every rank steps on its own gradients",
                         story(trace, None if first is record else first, span.step),
-                        certain=are_known(trace, model),
                     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ampcheck.events import Backward
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace
-from ampcheck.windows import are_known, name, next_step, once_per_site, story
+from ampcheck.windows import name, next_step, once_per_site, story
 
 
 class NoSyncWithoutForward(Rule):
@@ -62,6 +62,5 @@ class NoSyncWithoutForward(Rule):
                     f"only the backward is inside `no_sync`: {name(trace, model)} decided to reduce its gradients "
                     "in the forward",
                     story(trace, *(next_step(trace, record.index, o) for o in backward.reaches)),
-                    certain=are_known(trace, model),
                     predicts="K",
                 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ampcheck.events import Backward, Convert, Step, Unscale
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Record, Trace
-from ampcheck.windows import are_known, name, once_per_site, story
+from ampcheck.windows import name, once_per_site, story
 
 
 class ScalerWithHalfModel(Rule):
@@ -65,7 +65,7 @@ class ScalerWithHalfModel(Rule):
                         f"{name(trace, model)} is cast to float16, and {name(trace, role.id)} trains it through a "
                         "GradScaler, which refuses float16 gradients",
                         story(trace, use),
-                        certain=role.known and not role.partial and are_known(trace, model),
+                        certain=not role.partial,
                     )
 
 

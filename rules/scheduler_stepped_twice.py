@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import optimizers, spans
+from ampcheck.boundaries import optimizers
 from ampcheck.events import ScheduleStep
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, name, next_backward, once_per_site, story
 

@@ -16,7 +16,8 @@ class SkipTestMisreadsScale(Rule):
 
     ## What it does
     Finds a schedule or a moving average guarded by a comparison of two scales that does not tell whether the step was
-    skipped: `==`, `!=` or a strict comparison the wrong way round, or two readings with no `update` between them.
+    skipped: `==`, `!=` or a strict comparison the wrong way round, two readings with no `update` between
+    them, or one scale that is to speak for several optimizers.
 
     ## Why is this bad
     The scale drops exactly when a step was skipped, stays after most other steps, and doubles after every 2000th.
@@ -42,7 +43,7 @@ class SkipTestMisreadsScale(Rule):
     ```
 
     ## Known problems
-    With several optimizers on one scaler a drop does not say which of them was skipped; that is *possible* at most.
+    None known.
 
     ## References
     - [GradScaler.update](https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update)
@@ -64,35 +65,43 @@ class SkipTestMisreadsScale(Rule):
             if not isinstance(record.event, ScheduleStep | AverageUpdate):
                 continue
             for guard in record.guards:
-                if guard.skip is None or guard.skip in tests:
+                if guard.skip is None or guard.skip in tests or not _is_visible(trace, guard.skip):
                     continue
-                reason, certain = _misreads(trace, guard.skip, record)
+                reason = _misreads(trace, guard.skip)
                 if reason:
                     tests.add(guard.skip)
+                reason = reason or _shares(trace, guard.skip, record)
+                if reason:
                     yield Violation(
                         record.index,
                         f"`{guard.text}` does not tell whether the step was skipped: {reason}",
                         _readings(trace, guard.skip),
-                        certain,
                     )
 
 
-def _misreads(trace: Trace, test: SkipTest, record: Record) -> tuple[str, bool]:
-    """Why a test says something else than it is meant to, and whether that is certain; ("", True) if it does not."""
-    places = {read.reading for _, read in trace.of(ReadScale)}
-    if not {test.left, test.right} <= places:
-        return "", True
+def _is_visible(trace: Trace, test: SkipTest) -> bool:
+    """Whether both readings stand in the trace."""
+    return {test.left, test.right} <= {read.reading for _, read in trace.of(ReadScale)}
+
+
+def _misreads(trace: Trace, test: SkipTest) -> str:
+    """Why a test says something else than it is meant to; empty if it does not."""
     if one_sided(trace, test):
-        return f"no `update` of {name(trace, test.scaler)} lies between the two readings", True
-    if not is_exact(trace, test):
-        if test.op in ("==", "!="):
-            return "the scale also changes when it grows", True
-        return "an unchanged scale, the usual outcome, falls on the wrong side", True
+        return f"no `update` of {name(trace, test.scaler)} lies between the two readings"
+    if is_exact(trace, test):
+        return ""
+    if test.op in ("==", "!="):
+        return "the scale also changes when it grows"
+    return "an unchanged scale, the usual outcome, falls on the wrong side"
+
+
+def _shares(trace: Trace, test: SkipTest, record: Record) -> str:
+    """Why one scale cannot speak for the optimizer of a schedule; empty if it can."""
     steps = {r.event.optimizer for r in stepped_between(trace, test) if isinstance(r.event, Step)}
     mine = record.event.optimizers if isinstance(record.event, ScheduleStep) else ()
-    if len(steps) > 1 and len(mine) == 1:
-        return f"{len(steps)} optimizers stepped, and the scale does not say which was skipped", False
-    return "", True
+    if len(steps) < 2 or len(mine) != 1:
+        return ""
+    return f"{len(steps)} optimizers stepped, and the scale does not say which of them was skipped"
 
 
 def _readings(trace: Trace, test: SkipTest) -> tuple[int, ...]:

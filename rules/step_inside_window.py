@@ -9,10 +9,10 @@ from ampcheck.boundaries import (
     is_sure,
     names_accumulation,
     optimizers,
-    spans,
     steps_inside_window,
 )
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import spans
 from ampcheck.trace import Trace, Window
 from ampcheck.windows import name, once_per_site, story
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import boundary_of, decides_precision, length, optimizers
+from ampcheck.boundaries import boundary_of, decides_precision, is_eventful, length, optimizers
 from ampcheck.events import Backward, Step
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Record, Trace, Window
@@ -51,7 +51,13 @@ class WindowNeverCompletes(Rule):
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield the only step of an optimizer, or its first backward where it never steps."""
         window = trace.window
-        if window and trace.complete and length(trace) > 1 and "step" in window.declared:
+        if (
+            window
+            and trace.complete
+            and length(trace) > 1
+            and "step" in window.declared
+            and not is_eventful(trace)
+        ):
             yield from once_per_site(trace, self._violations(trace, window))
 
     def _violations(self, trace: Trace, window: Window) -> Iterator[Violation]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
-from ampcheck.boundaries import accumulates, boundary_of, is_sure, length, optimizers, own_micros, spans
+from ampcheck.boundaries import boundary_of, is_sure, length, optimizers
 from ampcheck.events import Jump
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import accumulates, own_micros, spans
 from ampcheck.trace import Trace, Window
 from ampcheck.windows import name, once_per_site, story
 
 
 class WindowOffByOne(Rule):
-    """The boundary test completes the first window too early.
+    """The boundary test completes a first window of another size.
 
     ## What it does
     Finds a step whose first window has fewer micro-batches than the following ones, as `i % K == 0` with `i` from 0
-    makes it: 1, K, K ...
+    makes it: 1, K, K ... or one more, where the test leaves out `i == 0`.
 
     ## Why is this bad
-    The first update uses one micro-batch (or K - 1) divided by K, and all later windows are shifted, so that
+    The first update uses one micro-batch (or K - 1, or K + 1) divided by K, and all later windows are shifted, so that
     an epoch's last micro-batches are left over although its length is a multiple of K.
 
     ## Example
@@ -54,27 +56,29 @@ class WindowOffByOne(Rule):
     hint = "test `(i + 1) % K == 0` when `i` counts from 0, `i % K == 0` when it counts from 1"
 
     def check(self, trace: Trace) -> Iterator[Violation]:
-        """Yield the step whose first window is shorter than the ones after it."""
+        """Yield the step whose first window differs from the ones after it."""
         if trace.window and trace.complete and length(trace) > 1:
             yield from once_per_site(trace, self._violations(trace, trace.window))
 
     def _violations(self, trace: Trace, window: Window) -> Iterator[Violation]:
         for optimizer in optimizers(trace):
-            done = [span for span in spans(trace, optimizer) if span.step and span.micros]
+            done = list(islice((s for s in spans(trace, optimizer) if s.step and s.micros), 2))
             if len(done) < 2 or not accumulates(done[1]):
                 continue
             first, second = done[0], done[1]
             if first.step is None or second.step is None or first.step.event.site != second.step.event.site:
                 continue
             size = len(own_micros(trace, first))
-            short = size in (1, window.length - 1) and size < window.length
-            whole = len(own_micros(trace, second)) == window.length and second.epochs == first.epochs
+            other = size != window.length and size in (1, window.length - 1, window.length + 1)
+            whole = len(own_micros(trace, second)) == window.length and second.rounds == first.rounds
             boundary = boundary_of(first.step)
-            if not short or not whole or boundary is None or not is_sure(first.step.before.buffer(optimizer)):
+            if not other or not whole or boundary is None or not is_sure(first.step.before.buffer(optimizer)):
                 continue
             if any(isinstance(r.event, Jump) for r in first.records):
                 continue
-            count = "1 micro-batch" if size == 1 else f"{window.text} - 1 micro-batches"
+            more = f"{window.text} + 1 micro-batches"
+            less = "1 micro-batch" if size == 1 else f"{window.text} - 1 micro-batches"
+            count = more if size > window.length else less
             yield Violation(
                 first.step.index,
                 f"`{boundary.text}` lets {name(trace, optimizer)} step first after {count}, "

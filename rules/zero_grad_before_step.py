@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import decides_precision, is_conditional, is_stray, next_touch, optimizers
-from ampcheck.events import Backward, Edit, Escape, Read, Step, ZeroGrad
+from ampcheck.boundaries import is_conditional, is_eventful, next_touch, optimizers
+from ampcheck.events import Backward, Clip, Edit, Escape, Read, Step, Unscale, Update, ZeroGrad
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import is_stray
 from ampcheck.trace import Trace
-from ampcheck.windows import fresh, name, once_per_site, story
+from ampcheck.windows import are_known, fresh, name, once_per_site, story
 
 
 class ZeroGradBeforeStep(Rule):
@@ -53,20 +54,21 @@ class ZeroGradBeforeStep(Rule):
 
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield each zeroing that robs the next step, or every step, of its gradients."""
-        yield from once_per_site(trace, self._robbed(trace))
-        yield from once_per_site(trace, self._never_used(trace))
+        if trace.complete:
+            yield from once_per_site(trace, self._robbed(trace))
+            yield from once_per_site(trace, self._never_used(trace))
 
     def _robbed(self, trace: Trace) -> Iterator[Violation]:
+        known = optimizers(trace)
         for record, zero in trace.of(ZeroGrad):
             for optimizer in zero.owners:
-                if optimizer not in optimizers(trace) or is_conditional(record):
-                    continue
-                buffer = record.before.buffer(optimizer)
-                lost = [c for c in fresh(trace, record, optimizer) if not c.assumed]
                 step = next_touch(trace, record.index, optimizer)
-                if buffer.opaque or not lost or step is None or not isinstance(step.event, Step):
+                if optimizer not in known or step is None or not isinstance(step.event, Step):
                     continue
-                if step.before.buffer(optimizer).opaque:
+                lost = [c for c in fresh(trace, record, optimizer) if not c.assumed]
+                if not lost or is_conditional(trace, record, optimizer):
+                    continue
+                if any(r.before.buffer(optimizer).opaque for r in (record, step)):
                     continue
                 yield Violation(
                     record.index,
@@ -77,19 +79,26 @@ class ZeroGradBeforeStep(Rule):
 
     def _never_used(self, trace: Trace) -> Iterator[Violation]:
         # Where the step itself waits for a boundary that never holds, that is the mistake.
-        if not trace.complete or (trace.window and "step" in trace.window.declared):
+        if is_eventful(trace) or (trace.window and "step" in trace.window.declared):
             return
         used = {step.optimizer for _, step in trace.of(Step)}
+        if used.issuperset(optimizers(trace)):
+            return
         looked_at = {o for r in trace.records if isinstance(r.event, Read | Edit) for o in r.event.owners}
         looked_at |= {role for _, escape in trace.of(Escape) for role in escape.roles}
+        # Where gradients are made ready for a step there is one, which this run skips.
+        looked_at |= {o for _, clip in trace.of(Clip) for o in clip.owners}
+        looked_at |= {unscale.optimizer for _, unscale in trace.of(Unscale)}
+        if any(trace.of(Update)):
+            return
         for optimizer in optimizers(trace):
-            if optimizer in used | looked_at:
+            if optimizer in used | looked_at or not are_known(trace, optimizer):
                 continue
             zeroed = [
                 (r, c)
                 for r, zero in trace.of(ZeroGrad)
                 if optimizer in zero.owners
-                and not is_conditional(r)
+                and not is_conditional(trace, r, optimizer)
                 and not r.before.buffer(optimizer).opaque
                 for c in fresh(trace, r, optimizer)[-1:]
                 if not c.assumed and not is_stray(trace, c, optimizer, r)
@@ -102,8 +111,8 @@ class ZeroGradBeforeStep(Rule):
                 record.index,
                 f"the gradients of {name(trace, optimizer)} are zeroed again and again, and it never steps",
                 story(trace, lost.record, again),
-                # A configuration may be one that does not train; one of precision or devices always does.
-                certain=all(c.varying or decides_precision(c) for c in trace.choices),
+                # The step may hide in a call that is not understood.
+                certain=False,
                 predicts="0",
             )
 

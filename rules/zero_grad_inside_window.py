@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import (
-    accumulates,
-    first_of_each,
-    is_conditional,
-    is_stray,
-    length,
-    next_touch,
-    optimizers,
-    spans,
-)
+from ampcheck.boundaries import first_of_each, is_conditional, length, next_touch, optimizers
 from ampcheck.events import Backward, ZeroGrad
 from ampcheck.gradients import Contribution
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import accumulates, is_stray, round_of, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import fresh, name, once_per_site
 
@@ -78,7 +70,7 @@ class ZeroGradInsideWindow(Rule):
                     if not isinstance(record.event, ZeroGrad) or optimizer not in record.event.owners:
                         continue
                     wiped = _wiped(trace, record, optimizer)
-                    if not wiped or is_conditional(record):
+                    if not wiped or is_conditional(trace, record, optimizer):
                         continue
                     yield Violation(
                         record.index,
@@ -107,4 +99,4 @@ def _wiped(trace: Trace, record: Record, optimizer: str) -> tuple[Contribution, 
     micros = {c.micro for c in lost}
     if not micros or backward.event.micro in micros or len(micros) >= length(trace):
         return ()
-    return lost if any(trace.records[c.record].epoch == backward.epoch for c in lost) else ()
+    return lost if any(round_of(trace.records[c.record]) == round_of(backward) for c in lost) else ()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import optimizers
+from ampcheck.boundaries import is_conditional, length, optimizers
 from ampcheck.events import ZeroGrad
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import succeeded
+from ampcheck.spans import own_micros, spans
 from ampcheck.trace import Guard, Record, Trace
 from ampcheck.windows import (
     name,
@@ -67,20 +68,18 @@ class ZeroGradOnlyOnSuccess(Rule):
             yield from once_per_site(trace, self._violations(trace))
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
+        known = optimizers(trace)
         for record, zero in trace.of(ZeroGrad):
-            for optimizer in zero.owners:
+            for optimizer in zero.owners if any(g.skip or g.finite for g in record.guards) else ():
                 backward = previous_backward(trace, record.index, optimizer)
                 later = next_backward(trace, record.index, optimizer)
-                if optimizer not in optimizers(trace) or backward is None or later is None:
+                if optimizer not in known or backward is None or later is None:
                     continue
                 buffer = record.before.buffer(optimizer)
                 test = _success_test(trace, record, backward)
-                if (
-                    test is None
-                    or buffer.is_empty
-                    or buffer.opaque
-                    or _cleared_anyway(trace, record, optimizer, test)
-                ):
+                if test is None or buffer.is_empty or buffer.opaque:
+                    continue
+                if _cleared_anyway(trace, record, optimizer, test):
                     continue
                 step = previous_step(trace, record.index, optimizer)
                 yield Violation(
@@ -88,6 +87,8 @@ class ZeroGradOnlyOnSuccess(Rule):
                     f"{name(trace, optimizer)} is zeroed only if `{test.text}` is {str(test.holds).lower()}: "
                     "after an overflow its infinite gradients stay for ever",
                     story(trace, backward, step if step and step.index > backward.index else None),
+                    # A test for finite gradients may as well end the program: then a run that goes on tells.
+                    certain=test.skip is not None or _goes_on(trace, optimizer),
                     predicts="0",
                 )
 
@@ -99,14 +100,23 @@ def _success_test(trace: Trace, record: Record, backward: Record) -> Guard | Non
 
 
 def _cleared_anyway(trace: Trace, record: Record, optimizer: str, test: Guard) -> bool:
-    """Whether the optimizer is zeroed without that test as well, once per window."""
+    """Whether the optimizer is zeroed when the test fails, or without that test once per window."""
+    zeroed = [r for r, zero in trace.of(ZeroGrad) if optimizer in zero.owners]
+    if any(g.text == test.text and g.holds != test.holds for r in zeroed for g in r.guards):
+        return True
     step = next_step(trace, record.index, optimizer)
     start = previous_step(trace, record.index, optimizer)
-    others = [
-        r
-        for r, zero in trace.of(ZeroGrad)
-        if optimizer in zero.owners and test.text not in {g.text for g in r.guards}
-    ]
     return any(
-        (start is None or r.index > start.index) and (step is None or r.index < step.index) for r in others
+        (start is None or r.index > start.index) and (step is None or r.index < step.index)
+        for r in zeroed
+        if test.text not in {g.text for g in r.guards}
+    )
+
+
+def _goes_on(trace: Trace, optimizer: str) -> bool:
+    """Whether a step was skipped in this run and its gradients were kept: a later one uses more than a window."""
+    return any(
+        len(own_micros(trace, span)) > length(trace) and len(span.rounds) == 1
+        for span in spans(trace, optimizer)
+        if span.step is not None and is_conditional(trace, span.step, optimizer)
     )

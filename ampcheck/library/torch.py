@@ -118,4 +118,10 @@ def deprecated(name: str) -> str | None:
 
 def is_torch(name: str) -> bool:
     """Whether a dotted name belongs to torch itself or a vendor's device package with the same interface."""
-    return name.split(".")[0] in {"torch", "torch_npu", "torch_mlu", "torch_musa", "intel_extension_for_pytorch"}
+    return name.split(".")[0] in {
+        "torch",
+        "torch_npu",
+        "torch_mlu",
+        "torch_musa",
+        "intel_extension_for_pytorch",
+    }

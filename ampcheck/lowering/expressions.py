@@ -52,9 +52,11 @@ class Expressions:
         self.positions = positions
         self.offset = offset
         self._cases: dict[type, Callable[[Any], p.Expr]] = {
-            cst.Name: lambda n: p.Name(self.site(n), n.value)
-            if n.value not in ("True", "False", "None")
-            else p.Constant(self.site(n), {"True": True, "False": False, "None": None}[n.value]),
+            cst.Name: lambda n: (
+                p.Name(self.site(n), n.value)
+                if n.value not in ("True", "False", "None")
+                else p.Constant(self.site(n), {"True": True, "False": False, "None": None}[n.value])
+            ),
             cst.Integer: self._number,
             cst.Float: self._number,
             cst.Imaginary: self._number,
@@ -71,7 +73,9 @@ class Expressions:
             ),
             cst.BooleanOperation: self._boolean,
             cst.Comparison: self._comparison,
-            cst.IfExp: lambda n: p.IfExp(self.site(n), self.expr(n.test), self.expr(n.body), self.expr(n.orelse)),
+            cst.IfExp: lambda n: p.IfExp(
+                self.site(n), self.expr(n.test), self.expr(n.body), self.expr(n.orelse)
+            ),
             cst.Tuple: lambda n: self._display(n, "tuple"),
             cst.List: lambda n: self._display(n, "list"),
             cst.Set: lambda n: self._display(n, "set"),

@@ -128,7 +128,11 @@ def _heads(statement: p.Stmt) -> tuple[p.Node, ...]:
 
 def _blocks(statement: p.Stmt) -> tuple[tuple[p.Stmt, ...], ...]:
     match statement:
-        case p.If(body=body, orelse=orelse) | p.For(body=body, orelse=orelse) | p.While(body=body, orelse=orelse):
+        case (
+            p.If(body=body, orelse=orelse)
+            | p.For(body=body, orelse=orelse)
+            | p.While(body=body, orelse=orelse)
+        ):
             return (body, orelse)
         case p.With(body=body):
             return (body,)

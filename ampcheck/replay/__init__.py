@@ -101,19 +101,18 @@ def compare(
 
 
 def measure(
-    traces: Sequence[Trace],
-    scenario: Scenario,
+    experiments: Sequence[tuple[Trace, Scenario]],
     device: str = "auto",
     timeout: float = TIMEOUT,
     *,
     reference: bool = False,
 ) -> tuple[Observed, ...]:
-    """What the traces do in a scenario, or what their likeliest reference does.
+    """What each trace does in a scenario, or what its likeliest reference does.
 
     Raises `RuntimeError` where a replay fails.
     """
     require_torch()
-    found = [Observed() for _ in traces]
+    found = [Observed() for _ in experiments]
     jobs = [
         {
             "id": i,
@@ -122,7 +121,7 @@ def measure(
             "reference": reference,
             "job": job(trace, ()),
         }
-        for i, trace in enumerate(traces)
+        for i, (trace, scenario) in enumerate(experiments)
     ]
 
     def take(index: int, answer: dict[str, Any]) -> None:

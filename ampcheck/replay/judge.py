@@ -7,17 +7,20 @@ scenario some reference agrees in all of them.  Anything else is inconclusive, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ampcheck.replay.observe import Observed, deviations
+from ampcheck.replay.factors import Known, number
+from ampcheck.replay.observe import Observed, deviations, norm
 from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, Scenario
 from ampcheck.replay.script import Cast, Op
-from ampcheck.replay.wording import Known, Wording, describe, number
+from ampcheck.replay.wording import Wording, describe
 
 __all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "judge"]
 
 Execute = Callable[[Cast, Sequence[Op], Scenario], Observed]
+
+UNITS = next(s for s in SCENARIOS if s.name == "units")
 
 OF_RANKS = frozenset({"syncs", "divergence"})
 
@@ -159,18 +162,34 @@ def _trial(job: Job, execute: Execute, scenario: Scenario) -> _Trial:
 
 def _known(job: Job, scenario: Scenario) -> Known:
     members = job.members
-    return Known(scenario.scale, members["window"], len(members["scalers"]), members["clips"])
+    return Known(
+        scenario.scale,
+        members["window"],
+        len(members["scalers"]),
+        members["clips"],
+        members["ranks"],
+        moving=scenario.whole and scenario.scaled,
+    )
 
 
 def _confirmed(job: Job, trial: _Trial, found: list[str], execute: Execute) -> Verdict:
     """The figures of the first deviation, and where a fault of scale hides."""
     scenario, observable = trial.scenario, found[0]
-    wording = describe(observable, trial.user, trial.nearest(), _known(job, scenario), scenario)
+    known = _known(job, scenario)
+    wording = describe(observable, trial.user, trial.nearest(), known, scenario)
+    if wording.factor and scenario.name == "documents":
+        other = _trial(job, execute, UNITS)
+        again = describe(observable, other.user, other.nearest(), known, UNITS)
+        if again.factor != wording.factor:  # an accident of round numbers
+            wording = describe(
+                observable, trial.user, trial.nearest(), replace(known, nameless=True), scenario
+            )
     figures = {**wording.figures, "scenario": scenario.name, "S": scenario.scale, "K": job.members["window"]}
     if wording.factor:
         figures["factor"] = wording.factor
     text = wording.text
-    if scenario.name == "documents" and "S" in wording.factor and observable in ("gradient", "clip-norm"):
+    of_scale = "S" in wording.factor and "S₁" not in wording.factor and "S₂" not in wording.factor
+    if scenario.name == "documents" and of_scale and observable in ("gradient", "clip-norm"):
         text += _controls(job, trial, observable, wording, execute, figures)
     return Verdict("confirmed", text, figures)
 
@@ -194,7 +213,7 @@ def _controls(
             series = other.user.gradient if observable == "gradient" else {}
             first = next((s[0] for s in series.values() if s), None)
             if first:
-                values[control.scale] = _size(first)
+                values[control.scale] = norm(first)
             continue
         known = _known(job, control)
         again = describe(observable, other.user, other.nearest(), known, control)
@@ -211,9 +230,3 @@ def _controls(
     if agreeing:
         text += f"; wrong and right agree at {' and at '.join(agreeing)}"
     return text
-
-
-def _size(vector: Sequence[float]) -> float:
-    from ampcheck.replay.observe import norm
-
-    return norm(vector)

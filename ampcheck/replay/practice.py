@@ -63,6 +63,8 @@ def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
         undivided=frozenset(
             r.index for r, b in _backwards(everything) if not trace.complete or _is_undivided(b, gaps)
         ),
+        late=any(isinstance(r.event, ev.Edit) and r.event.factor.window < 0 for r in everything)
+        and not any(u.window for _, b in _backwards(everything) for u in b.loss.parts),
         world=any(isinstance(r.event, ev.Reduce) for r in everything),
         free=free,
     )
@@ -161,8 +163,9 @@ def _epochs(records: Sequence[Record]) -> tuple[tuple[int, ...], ...]:
 
 
 def _scaler(records: Sequence[Record], optimizer: str) -> str | None:
-    """The scaler of an optimizer: the one that scaled its loss, else the one that steps or unscales it."""
-    losses, calls = [], []
+    """The scaler of an optimizer: one that scaled its loss, best the one that also steps it."""
+    losses: list[str] = []
+    calls: list[str] = []
     for record in records:
         match record.event:
             case ev.Backward(loss=loss, reaches=reaches) if optimizer in reaches:
@@ -171,7 +174,9 @@ def _scaler(records: Sequence[Record], optimizer: str) -> str | None:
                 calls.append(s)
             case _:
                 pass
-    return max(set(losses or calls), key=(losses or calls).count, default=None)
+    both = [s for s in calls if s in losses]
+    candidates = both or losses or calls
+    return max(dict.fromkeys(candidates), key=candidates.count, default=None)
 
 
 # --- clips, reads and edits ---

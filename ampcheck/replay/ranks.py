@@ -61,7 +61,8 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
         wrappers: dict[str, Any] = {}
         for owner, exchange in exchanges.items():
             wrapper = DistributedDataParallel(Probe((0.0, 0.0)))
-            wrapper.register_comm_hook(rank, exchange.hook)
+            # A lambda: torch insists on real annotations or none, and on the name `bucket`.
+            wrapper.register_comm_hook(exchange, lambda state, bucket, rank=rank: state.hook(rank, bucket))
             wrappers[owner] = wrapper
         machines.append(Machine(members, scenario, "cpu", rank, wrappers))
     failures: list[BaseException] = []

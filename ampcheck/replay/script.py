@@ -66,8 +66,20 @@ def cast(trace: Trace, loop: Loop) -> Cast:
         "wrapped": list(wrapped),
         "converted": converted,
         "window": loop.window,
+        "ranks": bool(wrapped) or any(_mentions_world(r.event) for r in trace.records),
+        "reduced": any(isinstance(r.event, ev.Reduce) for r in trace.records),
         "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
     }
+
+
+def _mentions_world(event: ev.Event) -> bool:
+    match event:
+        case ev.Backward(loss=loss):
+            return any(u.world for u in loss.parts)
+        case ev.Edit(factor=factor):
+            return bool(factor.world)
+        case _:
+            return isinstance(event, ev.Reduce)
 
 
 def _models(trace: Trace, owner: str) -> tuple[str, ...]:
@@ -96,10 +108,9 @@ def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
         op = _op(trace, act, members, count, begun)
         begun = begun or isinstance(act.event, ev.Backward)
         if op:
-            conditions = [
-                *_conditions(act.guards),
-                *({"stepped": list(act.if_stepped)} for _ in act.if_stepped[:1]),
-            ]
+            conditions = _conditions(act.guards)
+            conditions += [{"stepped": list(act.if_stepped)}] if act.if_stepped else []
+            conditions += [{"reached": list(act.if_reached)}] if act.if_reached else []
             ops.append({**op, "micro": act.micro, **({"if": conditions} if conditions else {})})
     return ops
 

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ampcheck.replay.factors import Known, bound_name, factor_name, number
 from ampcheck.replay.observe import Observed, norm, same
-from ampcheck.replay.scenarios import THRESHOLD, WORLD, Scenario
+from ampcheck.replay.scenarios import THRESHOLD, Scenario
 
-__all__ = ["Known", "Wording", "describe", "factor_name", "first_difference", "number"]
+__all__ = ["Wording", "describe"]
 
 Figures = dict[str, float | int | str]
-
-SUPERSCRIPTS = {1: "", 2: "²", 3: "³"}
 
 SETTINGS = {
     "quiet": "with M/S < ‖g‖ < M",
@@ -28,62 +27,12 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a factor may be made of: S, K, and how many scalers there are; `clips`: M plays a part."""
-
-    scale: float
-    window: int
-    scalers: int = 1
-    clips: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Wording:
     """A deviation in words and figures; `factor` is the name of the ratio where it has one."""
 
     text: str
     figures: Figures
     factor: str = ""
-
-
-def number(value: float) -> str:
-    """A figure as people write it: five significant digits, and ``6.0`` for a whole one."""
-    if not math.isfinite(value):
-        return str(value)
-    text = f"{value:.5g}"
-    return text if any(c in text for c in ".e") else f"{text}.0"
-
-
-def factor_name(ratio: float, known: Known) -> str:
-    """The simplest product of powers of S, K and W that a ratio equals; empty where there is none."""
-    if not math.isfinite(ratio) or ratio <= 0 or math.isclose(ratio, 1.0, rel_tol=1e-4):
-        return ""
-    if known.scalers > 1:
-        for value, name in ((0.25, "S₁/S₂"), (4.0, "S₂/S₁")):
-            if math.isclose(ratio, value, rel_tol=1e-4):
-                return name
-    for s, k, w in _exponents(known):
-        value = known.scale**s * float(known.window) ** k * float(WORLD) ** w
-        if math.isclose(ratio, value, rel_tol=1e-4):
-            return _product({"S": s, "K": k, "W": w})
-    if math.isclose(ratio, math.sqrt(2), rel_tol=1e-4):
-        return "√2"
-    return ""
-
-
-def _exponents(known: Known) -> list[tuple[int, int, int]]:
-    window = range(-2, 3) if known.window > 1 else range(1)
-    scale = range(-3, 4) if known.scale != 1.0 and known.scalers else range(1)
-    found = [(s, k, w) for s in scale for k in window for w in (-1, 0, 1) if s or k or w]
-    return sorted(found, key=lambda e: (abs(e[0]) + abs(e[1]) + 2 * abs(e[2]), -abs(e[0]), e))
-
-
-def _product(exponents: Mapping[str, int]) -> str:
-    over = [n + SUPERSCRIPTS[e] for n, e in exponents.items() if e > 0]
-    under = [n + SUPERSCRIPTS[-e] for n, e in exponents.items() if e < 0]
-    if not under:
-        return "·".join(over)
-    return f"{'·'.join(over) or '1'}/{'·'.join(under)}"
 
 
 def describe(
@@ -100,7 +49,8 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
     match observable:
         case "exception":
             where = f" at micro-batch {user.exception_at + 1}"
-            return Wording(f"torch raises{where}: {user.exception}", {"exception": user.exception})
+            first = user.exception.split(". ")[0].rstrip(".")
+            return Wording(f"torch raises{where}: {first}", {"exception": user.exception})
         case "warning":
             texts = "; ".join(w for w in user.warning if w not in reference.warning)
             return Wording(f"torch warns: {texts}" if texts else "no warning", {"warning": texts})
@@ -145,8 +95,6 @@ def _counts(
     found, expected = user.get(key, 0), reference.get(key, 0)
     if found and expected and expected == windows and found % expected == 0:
         found, expected, what = found // expected, 1, f"{what} per window"
-    elif windows and not found and expected:
-        what = f"{what} in {windows} windows"
     text = f"{what} {found}, expected {expected}"
     return Wording(text, {observable: found, f"{observable} expected": expected})
 
@@ -164,7 +112,7 @@ def _schedule(user: Observed, reference: Observed) -> Wording:
 def _scale(user: Observed, reference: Observed) -> Wording:
     key = _key(user.scale, reference.scale)
     found, expected = user.scale.get(key, []), reference.scale.get(key, [])
-    at = first_difference([[x] for x in found], [[x] for x in expected])
+    at = _first_difference([[x] for x in found], [[x] for x in expected])
     now = found[at] if at < len(found) else math.nan
     should = expected[at] if at < len(expected) else math.nan
     text = f"loss scale {number(now)} × S, expected {number(should)} × S"
@@ -176,7 +124,7 @@ def _plain(
 ) -> Wording:
     key = _key(user, reference)
     found, expected = user.get(key, ()), reference.get(key, ())
-    at = first_difference([[x] for x in found], [[x] for x in expected])
+    at = _first_difference([[x] for x in found], [[x] for x in expected])
     now, should = (s[at] if at < len(s) else math.nan for s in (found, expected))
     text = f"{what} {at + 1} {number(now)}, expected {number(should)}"
     return Wording(text, {observable: now, f"{observable} expected": should})
@@ -211,7 +159,7 @@ def _parameters(user: Observed, reference: Observed) -> Wording:
 # --- the gradient at the step ---
 
 
-def first_difference(user: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> int:
+def _first_difference(user: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> int:
     """The first place where two series of vectors differ; their common length where they do not."""
     common = min(len(user), len(reference))
     return next((i for i in range(common) if not same(user[i], reference[i])), common)
@@ -228,21 +176,19 @@ def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
     parallel = _are_parallel(now, should)
     factor = factor_name(size / true, known) if parallel and true else ""
     figures: Figures = {"gradient": size, "gradient expected": true}
-    if known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4) and parallel:
-        bound = _bound(factor)
+    clipped = known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4)
+    bound = bound_name(factor_name(size / true, known)) if clipped else ""
+    if bound or (clipped and parallel):
         text = f"norm at step {number(size)}{f' = {bound}' if bound else ''}, expected {number(true)}"
-        if sum(1 for x in should if x) > 1:
+        if parallel and any(should[1:]):
             text += f": {_vector(now)} for {_vector(should)}"
         return Wording(text, figures, bound)
     spelled = _spelled(user.carried.get(name, []), at, now, known)
-    text = f"gradient at step {spelled}{_vector(now)}, expected {_vector(should)}"
+    spread = any(now[1:]) or any(should[1:])
+    text = f"gradient at step {spelled}{_vector(now, spread)}, expected {_vector(should, spread)}"
     if factor:
         text += f" (× {factor})"
     elif not parallel and size and true and math.isfinite(size):
-        ratio = factor_name(size / THRESHOLD, known)
-        if known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4) and ratio == "√2":
-            text = f"norm at step {number(size)} = √2·M, expected {number(true)}"
-            return Wording(text, figures, "√2·M")
         cosine = sum(a * b for a, b in zip(now, should, strict=True)) / (size * true)
         figures["cosine"] = cosine
         text += f" (cosine {cosine:.4f})"
@@ -252,7 +198,7 @@ def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
 def _differing(user: Observed, reference: Observed) -> tuple[str, int]:
     """The optimizer whose gradients differ first, and at which step; a difference in value before one in number."""
     places = [
-        (first_difference(user.gradient.get(o, []), reference.gradient.get(o, [])), o)
+        (_first_difference(user.gradient.get(o, []), reference.gradient.get(o, [])), o)
         for o in {**reference.gradient, **user.gradient}
     ]
     of_value = [
@@ -274,13 +220,6 @@ def _are_parallel(one: Sequence[float], other: Sequence[float]) -> bool:
     return math.isclose(sum(a * b for a, b in zip(one, other, strict=True)), sizes, rel_tol=1e-6)
 
 
-def _bound(factor: str) -> str:
-    """A factor of M: "M/S" for "1/S", "M·K" for "K"."""
-    if not factor:
-        return ""
-    return f"M{factor[1:]}" if factor.startswith("1/") else f"M·{factor}"
-
-
 def _spelled(carried: Sequence[Sequence[float]], at: int, now: Sequence[float], known: Known) -> str:
     """ "48/8 = " where what a step used was unscaled from a larger number first."""
     if at >= len(carried) or known.scale == 1.0:
@@ -289,6 +228,7 @@ def _spelled(carried: Sequence[Sequence[float]], at: int, now: Sequence[float], 
     if (
         len(before) != 1
         or len(after) != 1
+        or before[0] % 1
         or not math.isclose(before[0], after[0] * known.scale, rel_tol=1e-6)
     ):
         return ""
@@ -299,9 +239,9 @@ def _nonzero(vector: Sequence[float]) -> list[float]:
     return [x for x in vector if x]
 
 
-def _vector(vector: Sequence[float]) -> str:
-    """A vector as people write it; a plain number where only one component counts."""
-    if any(vector[1:]) or not vector:
+def _vector(vector: Sequence[float], spread: bool | None = None) -> str:
+    """A vector as people write it; a plain number where only the first component counts."""
+    if not vector or (any(vector[1:]) if spread is None else spread):
         return f"({', '.join(_components(vector))})"
     return number(vector[0])
 

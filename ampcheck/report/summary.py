@@ -9,7 +9,10 @@ from typing import get_args
 from ampcheck.finding import Failure, Outcome, Report
 from ampcheck.report.line import Line
 
-__all__ = ["count", "summary", "unshown"]
+__all__ = ["NOWHERE", "count", "summary", "unshown"]
+
+NOWHERE = "none"
+"""The device of a replay that was not tried, since the fault leaves no trace in numbers."""
 
 
 def count(number: int, thing: str) -> str:
@@ -36,12 +39,12 @@ def summary(report: Report) -> Iterator[Line]:
     yield (found, worst), (f" in {analysed}{missed}" if found != "Clean" else f": {analysed}", "")
     replays = [finding.replay for finding in report.findings if finding.replay]
     if replays:
-        devices = ", ".join(sorted({replay.device for replay in replays}))
+        devices = ", ".join(sorted({replay.device for replay in replays} - {NOWHERE}))
         outcomes = Counter(replay.outcome for replay in replays)
         counts = ", ".join(
             f"{outcomes[outcome]} {outcome}" for outcome in get_args(Outcome) if outcomes[outcome]
         )
-        yield ((f"replay on {devices}: {counts}", ""),)
+        yield ((f"replay on {devices}: {counts}" if devices else f"replay: {counts}", ""),)
 
 
 def unshown(report: Report) -> tuple[Failure, ...]:

@@ -15,7 +15,7 @@ from ampcheck.events import Site
 from ampcheck.finding import Finding, Replay, Report
 from ampcheck.report.line import Line, printable
 from ampcheck.report.story import story
-from ampcheck.report.summary import summary
+from ampcheck.report.summary import NOWHERE, summary
 
 __all__ = ["lines"]
 
@@ -79,7 +79,7 @@ def _source(site: Site) -> str:
 
 def _replay(replay: Replay) -> Line:
     said = f": {replay.text}" if replay.text else ""
-    device = f" ({replay.device})" if replay.device else ""
+    device = f" ({replay.device})" if replay.device != NOWHERE else ""
     return (
         (f"  replay{device}{said} — ", ""),
         (replay.outcome, OUTCOMES.get(replay.outcome, "")),

@@ -49,7 +49,13 @@ def text_of(value: v.Value) -> str:
             return repr(truth)
         case v.Lib(name=name):
             return name
-        case v.Optimizer(id=name) | v.Scaler(id=name) | v.Model(id=name) | v.Scheduler(id=name) | v.Average(id=name):
+        case (
+            v.Optimizer(id=name)
+            | v.Scaler(id=name)
+            | v.Model(id=name)
+            | v.Scheduler(id=name)
+            | v.Average(id=name)
+        ):
             return name
         case v.Instance(id=name, cls=cls):
             return name or cls.node.name
@@ -210,7 +216,12 @@ def _modulus(machine: Machine, left: v.Number | v.Unknown, right: v.Value, text:
     counter = left.counter if isinstance(left, v.Number) else True
     if isinstance(left, v.Unknown) and (left.varying or left.flow is not None) and not left.argument:
         return None
-    if isinstance(right, v.Number) and isinstance(counted, int) and isinstance(right.value, int) and right.value > 0:
+    if (
+        isinstance(right, v.Number)
+        and isinstance(counted, int)
+        and isinstance(right.value, int)
+        and right.value > 0
+    ):
         if _is_window(machine, right):
             return v.Number(counted % right.value, counter=counter, boundary=True)
         if not counter:
@@ -240,7 +251,11 @@ def _flows(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Flow |
             return v.Flow((Unit(other=frozenset({text_of(right)})),)) if op == "/" else None
         return None
     if mine is None:
-        return its if op == "*" and its is not None and _is_plain(machine, left) else _weigh(machine, its, left, op)
+        return (
+            its
+            if op == "*" and its is not None and _is_plain(machine, left)
+            else _weigh(machine, its, left, op)
+        )
     return _weigh(machine, mine, right, op)
 
 
@@ -298,12 +313,17 @@ def negate(value: v.Value) -> v.Value:
             return v.Formula("not", value)
 
 
-def compare(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
-    """``left op right`` as a known truth or an atom in canonical form."""
+def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bool = False) -> v.Value:
+    """``left op right`` as a known truth or an atom in canonical form; `resets` for a counter that is set back."""
     from_readings = _readings(machine, op, left, right)
     if from_readings is not None:
         return from_readings
     left, right = coerce(machine, left), coerce(machine, right)
+    if resets:
+        for counter, limit in ((left, right), (right, left)):
+            atom = _limit(machine, op, counter, limit)
+            if atom is not None:
+                return atom
     if op in ("in", "not in"):
         return _membership(machine, op, left, right)
     if isinstance(left, v.Number) and isinstance(right, v.Number) and op in COMPARISONS:
@@ -320,6 +340,24 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value
         if isinstance(other, v.Const) and other.value is None and op in ("is", "is not", "==", "!="):
             return _is_none(one, op in ("is", "=="))
     return _atom(machine, op, left, right)
+
+
+def _limit(machine: Machine, op: str, counter: v.Value, limit: v.Value) -> v.Value | None:
+    """``count == n`` for a counter that is set back: n is a window's length if steps depend on it."""
+    if not isinstance(counter, v.Number) or not isinstance(counter.value, int) or op not in COMPARISONS:
+        return None
+    match limit:
+        case v.Unknown(text=text, flow=None, varying=False, role=None):
+            spelling = text
+        case v.Number(value=int(number), symbol="", counter=False) if 2 <= number:
+            spelling = str(number)
+        case _:
+            return None
+    if spelling in machine.setting.windows:
+        return None
+    # Usually not yet: whatever is compared, the counter is below its limit.
+    negated = op in ("<", "<=", "!=")
+    return v.Atom(f"{text_of(counter)} reaches {spelling}", True, False, modulus=spelling, negated=negated)
 
 
 def _is_none(value: v.Value, positive: bool) -> v.Value:

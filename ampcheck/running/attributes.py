@@ -35,8 +35,18 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
         case v.Model(instance=v.Instance() as instance) if name in instance.attributes:
             return _through(value, instance.attributes[name], name)
         case v.Optimizer() if name == "param_groups":
-            return v.Seq("list", [v.DictValue({"params": value.parameters or v.Parameters((), text=value.id)})])
-        case v.Scaler() | v.Optimizer() | v.Scheduler() | v.Average() | v.Context() | v.Model() | v.Parameters():
+            return v.Seq(
+                "list", [v.DictValue({"params": value.parameters or v.Parameters((), text=value.id)})]
+            )
+        case (
+            v.Scaler()
+            | v.Optimizer()
+            | v.Scheduler()
+            | v.Average()
+            | v.Context()
+            | v.Model()
+            | v.Parameters()
+        ):
             return v.Method(value, name)
         case v.Unknown(role=role) if role is not None:
             return attribute(machine, role, name)
@@ -105,7 +115,16 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
         return from_body
     if name == "grad":
         return v.Gradient(v.Parameters((instance.id,)))
-    if name in ("parameters", "named_parameters", "zero_grad", "no_sync", "train", "eval", "half", "requires_grad_"):
+    if name in (
+        "parameters",
+        "named_parameters",
+        "zero_grad",
+        "no_sync",
+        "train",
+        "eval",
+        "half",
+        "requires_grad_",
+    ):
         model = as_model(machine, instance)
         return v.Method(model or instance, name)
     prefix = "self" if not instance.id else instance.id
@@ -123,7 +142,9 @@ def _bound(machine: Machine, instance: v.Instance, member: v.Function) -> v.Valu
         return v.Bound(member, instance.cls)
     bound = v.Bound(member, instance)
     if names & {"property", "cached_property"}:
-        return machine.call(bound, [], {}, member.node if isinstance(member.node, p.Lambda) else p.Opaque(member.node.site))
+        return machine.call(
+            bound, [], {}, member.node if isinstance(member.node, p.Lambda) else p.Opaque(member.node.site)
+        )
     return bound
 
 
@@ -244,11 +265,12 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
 def _looked_up(machine: Machine, entries: dict[object, v.Value], index: v.Unknown, node: p.Expr) -> v.Value:
     """``{"fp16": torch.float16, ...}[args.dtype]``: one choice for each key."""
     for key, value in list(entries.items())[:-1]:
-        literal = v.Const(key) if isinstance(key, str) else v.Number(key) if isinstance(key, (int, float)) else None
+        literal = (
+            v.Const(key) if isinstance(key, str) else v.Number(key) if isinstance(key, (int, float)) else None
+        )
         if literal is None:
             continue
         holds, _ = truth(machine, compare(machine, "==", index, literal), node.site)
         if holds:
             return value
     return list(entries.values())[-1]
-

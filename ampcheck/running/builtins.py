@@ -36,7 +36,12 @@ def class_kind(machine: Machine, cls: v.Class) -> str:
                 return "scheduler"
             if last in ("Module", "PreTrainedModel", "Sequential"):
                 return "module"
-            if "LightningModule" in last or last in ("Trainer", "Seq2SeqTrainer", "Callback", "TrainerCallback"):
+            if "LightningModule" in last or last in (
+                "Trainer",
+                "Seq2SeqTrainer",
+                "Callback",
+                "TrainerCallback",
+            ):
                 return "engine"
     return ""
 
@@ -57,11 +62,23 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
         if owners:
             machine.emit(ev.Reduce(site=node.site, owners=owners))
         return gradient
-    elif base in ("norm", "vector_norm", "stack", "get_total_norm", "sum", "mean", "max", "sqrt", "cat", "item"):
+    elif base in (
+        "norm",
+        "vector_norm",
+        "stack",
+        "get_total_norm",
+        "sum",
+        "mean",
+        "max",
+        "sqrt",
+        "cat",
+        "item",
+    ):
         return v.GradientNorm(gradient.parameters)
     else:
         return v.GradientNorm(gradient.parameters)
-    if name.endswith("_"):
+    result.at = node.site
+    if name.endswith("_") or isinstance(given.keywords.get("out"), v.Gradient):
         emitting.edit(machine, result, node)
     return result
 
@@ -96,7 +113,9 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     elif isinstance(raw[-1], v.Unknown) and len(raw) == 1 and not window:
         window = raw[0].text if isinstance(raw[0], v.Unknown) else ""
     name = "range" if length is not None else "data"
-    return v.Iterable_(name, f"range({text})", start=int(first), step=int(stride), length=length, window=window)
+    return v.Iterable_(
+        name, f"range({text})", start=int(first), step=int(stride), length=length, window=window
+    )
 
 
 def lib_limit(machine: Machine) -> int:
@@ -171,7 +190,11 @@ def _extreme(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None
     values = [coerce(machine, a) for a in given.args]
     numbers = [q for q in values if isinstance(q, v.Number)]
     if numbers and len(numbers) == len(values):
-        pick = max if isinstance(node, p.Call) and isinstance(node.func, p.Name) and node.func.id == "max" else min
+        pick = (
+            max
+            if isinstance(node, p.Call) and isinstance(node.func, p.Name) and node.func.id == "max"
+            else min
+        )
         return pick(numbers, key=lambda q: q.value)
     unknown = [a for a in given.args if isinstance(a, v.Unknown)]
     return unknown[0] if len(unknown) == 1 and len(values) == 2 and unknown[0].flow is None else None

@@ -44,7 +44,11 @@ def call_value(
             return _library(machine, callee, given, node)
         case v.Method(receiver=receiver, name=name):
             result = call_method(machine, receiver, name, given, node)
-            return result if result is not None else _opaque(machine, f"{text_of(receiver)}.{name}", given, node, receiver)
+            return (
+                result
+                if result is not None
+                else _opaque(machine, f"{text_of(receiver)}.{name}", given, node, receiver)
+            )
         case v.Builtin(call=call):
             return call(machine, given, node)
         case v.Function():
@@ -120,7 +124,9 @@ def _run(machine: Machine, body: tuple[p.Stmt, ...]) -> v.Value:
     return result
 
 
-def _in_frame(machine: Machine, frame: Frame, run: Callable[[], v.Value], function: p.Node, node: p.Expr) -> v.Value:
+def _in_frame(
+    machine: Machine, frame: Frame, run: Callable[[], v.Value], function: p.Node, node: p.Expr
+) -> v.Value:
     outer, guards = machine.frame, len(machine.guards)
     machine.frame = frame
     machine.depth += 1
@@ -169,7 +175,9 @@ def bind(
 def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.Value:
     name = cls.node.name
     kind = known.class_kind(machine, cls)
-    if kind == "scaler" and not any(isinstance(s, p.FunctionDef) and s.name in ("step", "update", "unscale_") for s in cls.node.body):
+    if kind == "scaler" and not any(
+        isinstance(s, p.FunctionDef) and s.name in ("step", "update", "unscale_") for s in cls.node.body
+    ):
         return roles.build_scaler(machine, name, given.keywords, node, name)
     if kind == "optimizer":
         return roles.build_optimizer(machine, name, given.get(0, "params"), node)
@@ -244,7 +252,10 @@ def _autocast(machine: Machine, given: Arguments) -> v.Value:
         return v.Context("null")
     dtype = given.keywords.get("dtype") or next((a for a in given.args if isinstance(a, v.Lib)), None)
     if isinstance(dtype, v.Lib):
-        return v.Context("autocast", dtype={"half": "float16"}.get(dtype.name.rsplit(".", 1)[-1], dtype.name.rsplit(".", 1)[-1]))
+        return v.Context(
+            "autocast",
+            dtype={"half": "float16"}.get(dtype.name.rsplit(".", 1)[-1], dtype.name.rsplit(".", 1)[-1]),
+        )
     return v.Context("autocast", dtype="" if dtype is not None else "float16")
 
 
@@ -291,6 +302,8 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
         known_how = how.value if isinstance(how, v.Const) and how.value in ("mean", "sum") else "unknown"
         return v.Unknown(f"{name}(...)", True, v.Flow(flow.parts, flow.forwards, known_how, flow.detached))
     if any(isinstance(a, v.GradientNorm) for a in given.all) or isinstance(callee, v.GradientNorm):
+        if last in ("isfinite", "isnan", "isinf"):
+            return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
         return v.GradientNorm(None)
     gradients = [a for a in given.all if isinstance(a, v.Gradient)]
     if gradients:
@@ -301,7 +314,9 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     if not HARMLESS.search(last):
         emitting.escape(machine, given.all, last, node)
     text = machine.text(node)
-    arguments = ", ".join([text_of(a) for a in given.args] + [f"{k}={text_of(a)}" for k, a in given.keywords.items()])
+    arguments = ", ".join(
+        [text_of(a) for a in given.args] + [f"{k}={text_of(a)}" for k, a in given.keywords.items()]
+    )
     spelled = f"{name}({arguments})"
     receiver_flow = flow_of(callee.receiver) if isinstance(callee, v.Method) else flow_of(callee)
     if receiver_flow is None and isinstance(callee, v.Unknown):
@@ -309,14 +324,23 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     flows = [f for f in [receiver_flow, *map(flow_of, given.all)] if f is not None]
     has_model = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Model) for a in given.all)
     varying = any(is_varying(a) for a in given.all) or is_varying(callee) or bool(flows)
-    if isinstance(callee, v.Lib) and callee.name.split(".")[0] in ("random", "time") or last in ("rand", "randint", "random"):
+    if (
+        isinstance(callee, v.Lib)
+        and callee.name.split(".")[0] in ("random", "time")
+        or last in ("rand", "randint", "random")
+    ):
         varying = True
     flow = None
     if flows or has_model:
         flow = _flow(machine, given)
         if receiver_flow is not None:
             flow = flow.plus(receiver_flow) if not flow.detached else receiver_flow
-        flow = v.Flow(flow.parts, flow.forwards, "unknown" if flow.reduction == "unknown" else flow.reduction, flow.detached)
+        flow = v.Flow(
+            flow.parts,
+            flow.forwards,
+            "unknown" if flow.reduction == "unknown" else flow.reduction,
+            flow.detached,
+        )
     if last in ("no_grad", "inference_mode", "set_grad_enabled"):
         return v.Context("no_grad")
     if last == "nullcontext":
@@ -328,14 +352,19 @@ def _constructed(machine: Machine, last: str, given: Arguments, node: p.Expr) ->
     """Classes and factories that cannot be seen, known by their names and by what they are given."""
     hint = machine.hint
     has_optimizer = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Optimizer) for a in given.all)
-    if has_optimizer and (SCHEDULER_NAME.search(last) or last.endswith("LR") or SCHEDULER_NAME.search(hint.rsplit(".", 1)[-1])):
+    if has_optimizer and (
+        SCHEDULER_NAME.search(last) or last.endswith("LR") or SCHEDULER_NAME.search(hint.rsplit(".", 1)[-1])
+    ):
         return roles.build_scheduler(machine, last, given.all, node)
     if AVERAGES.search(last) and given.all:
         return roles.build_average(machine, last, node)
     parameters = [roles.parameters_of(machine, a) for a in given.all if isinstance(a, (v.Parameters, v.Seq))]
-    if last[:1].isupper() and any(q is not None for q in parameters) and (last in lib.OPTIMIZERS or "opt" in hint.lower()):
+    if (
+        last[:1].isupper()
+        and any(q is not None for q in parameters)
+        and (last in lib.OPTIMIZERS or "opt" in hint.lower())
+    ):
         return roles.build_optimizer(machine, last, given.get(0, "params"), node)
     if SCALER_NAME.search(last) and hint and last[:1].isupper() and last in lib.SCALERS:
         return roles.build_scaler(machine, last, given.keywords, node, last)
     return None
-

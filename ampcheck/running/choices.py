@@ -37,11 +37,11 @@ class Choices:
     varying: dict[str, Atom] = field(default_factory=dict)
     groups: dict[str, object] = field(default_factory=dict)
 
-    def decide(self, atom: Atom, micro: int, window: int) -> bool:
-        """How a test comes out on a micro-batch (numbered from 0) with windows of the given length."""
+    def decide(self, atom: Atom, tick: int, window: int) -> bool:
+        """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length."""
         if atom.varying:
             self.varying.setdefault(atom.text, atom)
-            return atom.usual != self._deviates(atom.text, micro, window)
+            return atom.usual != self._deviates(atom.text, tick, window)
         known = self.invariant.get(atom.text)
         if known is None:
             known = self._excluded(atom)
@@ -60,13 +60,13 @@ class Choices:
             return None
         return self.groups[atom.group[0]] == atom.group[1]
 
-    def _deviates(self, text: str, micro: int, window: int) -> bool:
+    def _deviates(self, text: str, tick: int, window: int) -> bool:
         if self.deviation is None or self.deviation.text != text:
             return False
         match self.deviation.pattern:
             case "always":
                 return True
             case "inside":
-                return micro == (1 if window > 2 else 0)
+                return tick == (1 if window > 2 else 0)
             case "boundary":
-                return micro == window - 1
+                return tick == window - 1

@@ -8,7 +8,7 @@ from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import flow_of, text_of
 from ampcheck.running.machine import WINDOW_NAME, Infeasible, Machine
-from ampcheck.running.roles import overlaps, owners_of, parameters_of
+from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard
 
@@ -63,7 +63,11 @@ def unscale(machine: Machine, scaler: v.Scaler, optimizer: v.Optimizer, node: p.
 
 
 def step(
-    machine: Machine, optimizer: v.Optimizer, node: p.Node, scaler: v.Scaler | None = None, closure: bool = False
+    machine: Machine,
+    optimizer: v.Optimizer,
+    node: p.Node,
+    scaler: v.Scaler | None = None,
+    closure: bool = False,
 ) -> None:
     """``optimizer.step()`` or ``scaler.step(optimizer)``."""
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
@@ -138,7 +142,9 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     for model, hook in list(machine.hooks):
         if not models or overlaps([model], models):
             parameters = v.Parameters((model,), each=True, text=model)
-            result = machine.call(hook, [v.Gradient(parameters)], {}, node if isinstance(node, p.Expr) else p.Opaque(node.site))
+            result = machine.call(
+                hook, [v.Gradient(parameters)], {}, node if isinstance(node, p.Expr) else p.Opaque(node.site)
+            )
             _edited(machine, result, node, "hook")
 
 
@@ -159,9 +165,13 @@ def edit(machine: Machine, gradient: v.Gradient, node: p.Node, by: str = "hand")
     owners, whole = owners_of(machine, gradient.parameters)
     if not owners:
         return
+    if by == "hook" and gradient.at is not None:
+        node = p.Opaque(gradient.at)
     match gradient.effect:
         case "clip" | "clamp":
-            clip(machine, "norm" if gradient.effect == "clip" else "value", gradient.parameters, None, node, by)
+            clip(
+                machine, "norm" if gradient.effect == "clip" else "value", gradient.parameters, None, node, by
+            )
         case "":
             return
         case effect:
@@ -181,7 +191,9 @@ def clip(
     strict: bool = False,
 ) -> v.Value:
     """A clip of some parameters' gradients; its value is their norm."""
-    parameters = given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
+    parameters = (
+        given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
+    )
     owners, whole = owners_of(machine, parameters)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
     if bound is not None and (bound == float("inf") or bound <= 0):
@@ -217,6 +229,8 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
     roles = []
     for value in values:
         role = value.role if isinstance(value, v.Unknown) else value
+        if role is None:
+            role = as_optimizer(machine, value)
         if isinstance(role, v.Optimizer):
             roles.append(role.id)
         elif isinstance(role, v.Scaler):
@@ -245,7 +259,11 @@ def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int
             continue
         if how in ("clip", "schedule") and not WINDOW_NAME.search(modulus):
             continue
-        if how in ("update", "sync") or _outside(machine, guard, modulus, owners, index) or WINDOW_NAME.search(modulus):
+        if (
+            how in ("update", "sync")
+            or _outside(machine, guard, modulus, owners, index)
+            or WINDOW_NAME.search(modulus)
+        ):
             setting.add_window(modulus, how)
 
 

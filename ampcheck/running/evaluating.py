@@ -94,7 +94,11 @@ def _unary(machine: Machine, node: p.Unary) -> v.Value:
 
 
 def _compare(machine: Machine, node: p.Compare) -> v.Value:
-    return compare(machine, node.op, machine.evaluate(node.left), machine.evaluate(node.right))
+    left, right = machine.evaluate(node.left), machine.evaluate(node.right)
+    result = compare(machine, node.op, left, right, node in machine.layout.window_tests)
+    if isinstance(result, v.Atom) and result.skip is not None:
+        result.text = machine.text(node)
+    return result
 
 
 def _boolop(machine: Machine, node: p.BoolOp) -> v.Value:
@@ -115,7 +119,8 @@ def _boolop(machine: Machine, node: p.BoolOp) -> v.Value:
 
 def _is_object(value: v.Value) -> bool:
     return isinstance(
-        value, (v.Scaler, v.Optimizer, v.Scheduler, v.Model, v.Instance, v.Function, v.Bound, v.Class, v.Parameters)
+        value,
+        (v.Scaler, v.Optimizer, v.Scheduler, v.Model, v.Instance, v.Function, v.Bound, v.Class, v.Parameters),
     )
 
 

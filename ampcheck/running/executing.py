@@ -37,7 +37,11 @@ def _assign(machine: Machine, node: p.Assign) -> None:
     if node.value is None:
         return
     first = node.targets[0]
-    if isinstance(first, p.Display) and isinstance(node.value, p.Display) and len(first.items) == len(node.value.items):
+    if (
+        isinstance(first, p.Display)
+        and isinstance(node.value, p.Display)
+        and len(first.items) == len(node.value.items)
+    ):
         items: list[v.Value] = []
         for target, source in zip(first.items, node.value.items, strict=True):
             items.append(_evaluate_named(machine, target, source))
@@ -65,7 +69,11 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         value.id = machine.text(target)
     if isinstance(value, v.Unknown) and value.role is None and not value.varying and value.flow is None:
         if isinstance(source, p.Call) and isinstance(target, (p.Name, p.Attribute)) and "(" in value.text:
-            if not WINDOW_NAME.search(value.text) and value.text not in machine.setting.windows and not value.argument:
+            if (
+                not WINDOW_NAME.search(value.text)
+                and value.text not in machine.setting.windows
+                and not value.argument
+            ):
                 _rename(machine, value, target)
     return value
 
@@ -147,7 +155,12 @@ def _augmented(machine: Machine, node: p.AugAssign) -> None:
         return
     number, step = coerce(machine, current), coerce(machine, operand)
     value: v.Value
-    if isinstance(number, v.Number) and isinstance(step, v.Number) and step.unit == PLAIN and node.op in ("+", "-"):
+    if (
+        isinstance(number, v.Number)
+        and isinstance(step, v.Number)
+        and step.unit == PLAIN
+        and node.op in ("+", "-")
+    ):
         value = binary(machine, node.op, number, step, machine.text(node))
         if isinstance(value, v.Number):
             value = v.Number(value.value, value.unit, "", True)
@@ -162,7 +175,12 @@ def _augmented(machine: Machine, node: p.AugAssign) -> None:
 
 
 def _counts(current: v.Value, step: v.Value) -> bool:
-    unknown = isinstance(current, v.Unknown) and current.flow is None and current.role is None and not current.varying
+    unknown = (
+        isinstance(current, v.Unknown)
+        and current.flow is None
+        and current.role is None
+        and not current.varying
+    )
     return unknown and isinstance(step, v.Number) and isinstance(step.value, int)
 
 
@@ -205,7 +223,9 @@ def _for(machine: Machine, node: p.For) -> None:
     machine.loops.append(_window_of(iterable))
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer)):
-            if not _iteration(machine, node, index, counted, lambda x=value: bind_target(machine, node.target, x)):
+            if not _iteration(
+                machine, node, index, counted, lambda x=value: bind_target(machine, node.target, x)
+            ):
                 return
         machine.execute(node.orelse)
     finally:
@@ -222,11 +242,15 @@ def _window_of(iterable: v.Value) -> str:
             return ""
 
 
-def _iteration(machine: Machine, node: p.For | p.While, index: int, counted: bool, begin: Callable[[], None]) -> bool:
+def _iteration(
+    machine: Machine, node: p.For | p.While, index: int, counted: bool, begin: Callable[[], None]
+) -> bool:
     """One iteration; False when the loop was left by ``break``."""
     size, guards = len(machine.path), len(machine.guards)
     if counted:
         machine.path.append((node.site, index))
+        if node in machine.layout.batches:
+            machine.tick += 1
     try:
         begin()
         machine.execute(node.body)

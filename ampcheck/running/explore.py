@@ -55,7 +55,9 @@ def explore(module: p.Module) -> Exploration:
 class _Root:
     """One root's exploration."""
 
-    def __init__(self, module: p.Module, layout: Layout, root: p.FunctionDef | None, result: Exploration) -> None:
+    def __init__(
+        self, module: p.Module, layout: Layout, root: p.FunctionDef | None, result: Exploration
+    ) -> None:
         self.module = module
         self.layout = layout
         self.root = root
@@ -82,7 +84,9 @@ class _Root:
         count = 0
         while pending:
             if count >= MAX_RUNS:
-                self._truncate(f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored")
+                self._truncate(
+                    f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored"
+                )
                 return
             count += 1
             script, deviation = pending.pop(0)

@@ -19,13 +19,16 @@ STEP_NAMES = frozenset({"backward", "unscale_", "clip_grad_norm_", "clip_grad_va
 class Layout:
     """Facts about a program's functions and loops.
 
-    `outer`: loops around another loop that holds a backward; `tails`: returns that end their function; `roots`:
+    `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
+    `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function; `roots`:
     functions that hold part of a step, those first that nobody else who holds one calls;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `holding`: top-level statements that themselves run part of a step.
     """
 
     outer: set[p.Node] = field(default_factory=set)
+    batches: set[p.Node] = field(default_factory=set)
+    window_tests: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
     roots: list[p.FunctionDef] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
@@ -55,7 +58,8 @@ def lay_out(module: p.Module) -> Layout:
     backwards = _closure(functions, mentions, by_name, frozenset({"backward"}))
     loops = _loop_holders(functions, by_name, backwards, mentions)
     for body in [module.body, *(f.body for f in functions)]:
-        _find_outer(body, by_name, backwards, loops, layout.outer)
+        _find_loops(body, by_name, backwards, loops, layout)
+    layout.window_tests = _window_tests(module.body)
     for function in functions:
         if function.body and isinstance(function.body[-1], p.Return):
             layout.tails.add(function.body[-1])
@@ -85,7 +89,9 @@ def _functions(body: tuple[p.Stmt, ...], cls: p.ClassDef | None, layout: Layout)
             case p.With(body=inner) | p.For(body=inner) | p.While(body=inner):
                 yield from _functions(inner, cls, layout)
             case p.Try(body=inner, handlers=handlers, orelse=orelse, final=final):
-                yield from _functions(inner + orelse + final + tuple(s for h in handlers for s in h), cls, layout)
+                yield from _functions(
+                    inner + orelse + final + tuple(s for h in handlers for s in h), cls, layout
+                )
 
 
 def _mentions(body: tuple[p.Stmt, ...]) -> set[str]:
@@ -144,12 +150,12 @@ def _loop_holders(
     return found
 
 
-def _find_outer(
+def _find_loops(
     body: tuple[p.Stmt, ...],
     by_name: dict[str, list[p.FunctionDef]],
     backwards: set[p.FunctionDef],
     loops: set[p.FunctionDef],
-    outer: set[p.Node],
+    layout: Layout,
 ) -> None:
     names = {name for name, fs in by_name.items() if any(f in backwards for f in fs)} | {"backward"}
     looping = {name for name, fs in by_name.items() if any(f in loops for f in fs)}
@@ -158,7 +164,34 @@ def _find_outer(
             continue
         inner = [n for n in p.walk(*node.body) if isinstance(n, (p.For, p.While))]
         if any(_mentions(n.body) & names for n in inner) or _mentions(node.body) & looping:
-            outer.add(node)
+            layout.outer.add(node)
+        elif _mentions(node.body) & names:
+            layout.batches.add(node)
+
+
+def _window_tests(body: tuple[p.Stmt, ...]) -> set[p.Node]:
+    """Comparisons with a counter that is counted up somewhere and set back somewhere: ``if count == accum``."""
+    counted: set[str] = set()
+    stores: dict[str, int] = {}
+    comparisons: list[p.Compare] = []
+    for node in p.walk(*body):
+        match node:
+            case p.AugAssign(target=p.Name(id=name) | p.Attribute(attr=name), op="+" | "-"):
+                counted.add(name)
+            case p.Assign(targets=targets, value=p.Constant() | p.Name()):
+                for target in targets:
+                    if isinstance(target, (p.Name, p.Attribute)):
+                        name = target.id if isinstance(target, p.Name) else target.attr
+                        stores[name] = stores.get(name, 0) + 1
+            case p.Compare():
+                comparisons.append(node)
+    # Set once is a start, set twice is a start and a reset.
+    reset = {name for name, count in stores.items() if count > 1}
+    return {c for c in comparisons if _mentions_of(c.left) & reset or _mentions_of(c.right) & reset}
+
+
+def _mentions_of(node: p.Node) -> set[str]:
+    return {n.id if isinstance(n, p.Name) else n.attr for n in p.walk(node) if isinstance(n, (p.Name, p.Attribute))}
 
 
 def _order(

@@ -119,6 +119,8 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         value = v.Seq("tuple", value.items)
     if isinstance(value, v.Seq) and len(value.items) == len(targets):
         return value.items
+    if isinstance(value, v.Model):  # ``for name, layer in model.named_children()``
+        return [v.Unknown("name"), *[value] * (len(targets) - 1)]
     if isinstance(value, v.Parameters):  # ``for name, parameter in model.named_parameters()``
         return [v.Unknown("name"), *[value] * (len(targets) - 1)]
     if isinstance(value, v.Foreign):
@@ -126,5 +128,3 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
     flow = flow_of(value)
     text = text_of(value)
     return [v.Unknown(f"{text}[{i}]", is_varying(value), flow) for i in range(len(targets))]
-
-

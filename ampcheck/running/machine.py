@@ -88,6 +88,7 @@ class Machine(ABC):
         self.calls: list[Site] = []
         self.path: list[tuple[Site, int]] = []
         self.micro = -1
+        self.tick = -1
         self.last_backward: tuple[tuple[Site, int], ...] | None = None
         self.readings = 0
         self.called = 0
@@ -191,7 +192,9 @@ class Machine(ABC):
         if frame is None or frame.yields is None:
             return
         self.touch()
-        items = value.items if delegate and isinstance(value, (v.Seq, v.Iterable_)) and value.items else [value]
+        items = (
+            value.items if delegate and isinstance(value, (v.Seq, v.Iterable_)) and value.items else [value]
+        )
         frame.yields.extend(items)
         if len(frame.yields) >= self.setting.batches:
             raise Signal("enough")
@@ -230,12 +233,6 @@ class Machine(ABC):
     def epoch(self) -> int:
         """The iteration of the outermost loop where loops are nested."""
         return self.path[0][1] if len(self.path) > 1 else 0
-
-    @property
-    def coming_micro(self) -> int:
-        """The number of the micro-batch whose backward comes next or has just been in this iteration."""
-        here = tuple(self.path)
-        return self.micro if self.last_backward == here else self.micro + 1
 
     def begin_micro(self) -> int:
         """The number of the micro-batch of a backward that happens now."""
@@ -288,8 +285,12 @@ def _same(old: Role, new: Role) -> bool:
     return old.kind == new.kind and (old.site == new.site or old.site is None or new.site is None)
 
 
-OPTIMIZER_NAME = re.compile(r"(^|[._\[\]'\"])(optim|optimizer|optimiser|opt|sgd|adamw?)(s|_?\w{0,12})?$|optim", re.I)
+OPTIMIZER_NAME = re.compile(
+    r"(^|[._\[\]'\"])(optim|optimizer|optimiser|opt|sgd|adamw?)(s|_?\w{0,12})?$|optim", re.I
+)
 SCALER_NAME = re.compile(r"scaler|(^|[._])amp_scal", re.I)
 SCHEDULER_NAME = re.compile(r"sched|warmup|(^|[._])lr_?(policy|decay)?$", re.I)
-WINDOW_NAME = re.compile(r"accum|grad_acc|micro|(^|[._])gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.I)
+WINDOW_NAME = re.compile(
+    r"accum|grad_acc|micro|(^|[._])gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.I
+)
 WORLD_NAME = re.compile(r"world_?size|get_world_size|num_processes|num_replicas|n_?gpus?\b|num_gpus", re.I)

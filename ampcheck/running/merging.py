@@ -38,7 +38,9 @@ def try_arm(machine: Machine, run: Callable[[], v.Value | None]) -> tuple[Effect
         machine.trial = outer
         machine.frame, machine.depth = frame, depth
         del machine.calls[calls:], machine.guards[guards:]
-    effects: Effects = {place: (where, bound) for place, (where, bound) in written.items() if bound is not None}
+    effects: Effects = {
+        place: (where, bound) for place, (where, bound) in written.items() if bound is not None
+    }
     return effects, value
 
 

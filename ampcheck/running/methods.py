@@ -53,7 +53,9 @@ class Arguments:
 Handler = Callable[[Machine, "v.Value", str, Arguments, p.Expr], "v.Value | None"]
 
 
-def call_method(machine: Machine, receiver: v.Value, name: str, given: Arguments, node: p.Expr) -> v.Value | None:
+def call_method(
+    machine: Machine, receiver: v.Value, name: str, given: Arguments, node: p.Expr
+) -> v.Value | None:
     """The result of a method call, None when the method means nothing here."""
     if isinstance(receiver, v.Unknown) and receiver.role is not None:
         receiver = receiver.role
@@ -77,7 +79,9 @@ def _scaler(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.
         case "step":
             optimizer = as_optimizer(machine, given.get(0, "optimizer") or v.NONE, forced=True)
             if optimizer is not None:
-                emitting.step(machine, optimizer, node, it, len(given.args) > 1 or "closure" in given.keywords)
+                emitting.step(
+                    machine, optimizer, node, it, len(given.args) > 1 or "closure" in given.keywords
+                )
             return v.NONE
         case "update":
             emitting.update(machine, it, given.get(0, "new_scale") is not None, node)
@@ -101,11 +105,15 @@ def _optimizer(machine: Machine, it: v.Value, name: str, given: Arguments, node:
     match name:
         case "step":
             closure = given.get(0, "closure")
+            if isinstance(closure, (v.Function, v.Bound)):
+                machine.call(closure, [], {}, node)
             emitting.step(machine, it, node, closure=closure is not None and not _is_none(closure))
             return v.NONE
         case "zero_grad":
             to_none = given.get(0, "set_to_none")
-            emitting.zero_grad(machine, (it.id,), not (isinstance(to_none, v.Truth) and not to_none.value), node)
+            emitting.zero_grad(
+                machine, (it.id,), not (isinstance(to_none, v.Truth) and not to_none.value), node
+            )
             return v.NONE
         case "add_param_group":
             return v.NONE
@@ -137,11 +145,15 @@ def _model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.E
     assert isinstance(it, v.Model)
     match name:
         case "parameters" | "named_parameters" | "trainable_parameters":
-            return v.Parameters((it.id,), text=f"{it.id}.{name}()")
+            return v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+        case "children" | "named_children" | "modules" | "named_modules":
+            return v.Iterable_("items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)])
         case "zero_grad":
             owners, _ = owners_of(machine, v.Parameters((it.id,)))
             to_none = given.get(0, "set_to_none")
-            emitting.zero_grad(machine, owners, not (isinstance(to_none, v.Truth) and not to_none.value), node)
+            emitting.zero_grad(
+                machine, owners, not (isinstance(to_none, v.Truth) and not to_none.value), node
+            )
             return v.NONE
         case "no_sync":
             machine.touch()
@@ -159,7 +171,9 @@ def _model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.E
         case "half":
             machine.emit(ev.Convert(site=node.site, model=it.id, dtype="float16"))
             return it
-        case "to" if any(isinstance(a, v.Lib) and a.name in ("torch.float16", "torch.half") for a in given.all):
+        case "to" if any(
+            isinstance(a, v.Lib) and a.name in ("torch.float16", "torch.half") for a in given.all
+        ):
             machine.emit(ev.Convert(site=node.site, model=it.id, dtype="float16"))
             return it
         case "clip_grad_norm_":
@@ -193,7 +207,9 @@ def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Va
     for argument in given.all:
         other = flow_of(argument)
         if other is not None and not machine.no_grad:
-            flow = v.Flow(flow.parts, flow.plus(other).forwards, flow.reduction, flow.detached and other.detached)
+            flow = v.Flow(
+                flow.parts, flow.plus(other).forwards, flow.reduction, flow.detached and other.detached
+            )
     return v.Unknown(text, True, flow)
 
 
@@ -234,12 +250,12 @@ def _gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
     match base:
         case "mul" | "multiply" | "div" | "divide" | "true_divide" if operand is not None:
             result = binary(machine, "*" if base.startswith("mul") else "/", it, operand, "")
+        case "add" | "sub" if isinstance(operand, (v.Gradient, v.GradientNorm)):
+            return it
         case "add" | "sub" | "copy" | "lerp" | "addcmul" | "normal" | "uniform":
             result = v.Gradient(it.parameters, "shift")
             if base == "copy" and isinstance(operand, v.Gradient):
                 result = operand
-            elif base == "add" and isinstance(operand, v.Gradient):
-                return it
         case "sign" | "round" | "pow" | "sqrt" | "tanh" | "sgn":
             result = v.Gradient(it.parameters, "nonlinear")
         case "clamp" | "clip" | "clamp_max" | "clamp_min":
@@ -260,6 +276,8 @@ def _gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
             return v.Atom(f"{base} of the gradients", True, base == "isfinite", finite=True)
         case _:
             return v.Unknown(f"gradient.{name}()", True)
+    if isinstance(result, v.Gradient) and result.at is None:
+        result.at = node.site
     if name.endswith("_") and isinstance(result, v.Gradient):
         emitting.edit(machine, result, node)
         return v.Gradient(it.parameters)
@@ -361,6 +379,8 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
         reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
         kept = v.Flow(it.flow.parts, it.flow.forwards, reduction, it.flow.detached)  # type: ignore[arg-type]
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
+    if name in SAME and it.flow is None and not it.varying:
+        return it
     if name == "enter_context" and given.args and isinstance(given.args[0], v.Context):
         machine.enter(given.args[0], node)
         machine.stacks.append(given.args[0])
@@ -371,7 +391,11 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
 def _is_loss(machine: Machine, it: v.Unknown, given: Arguments) -> bool:
     """``loss.backward()`` has no positional argument that is itself a loss (``engine.backward(loss)`` has)."""
     first = given.get(0, "gradient", "loss")
-    return first is None or not (isinstance(first, v.Unknown) or flow_of(first) is not None) or it.flow is not None
+    return (
+        first is None
+        or not (isinstance(first, v.Unknown) or flow_of(first) is not None)
+        or it.flow is not None
+    )
 
 
 def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v.Value | None:

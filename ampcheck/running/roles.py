@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 
-def build_scaler(machine: Machine, name: str, keywords: dict[str, v.Value], node: p.Node, fallback: str) -> v.Value:
+def build_scaler(
+    machine: Machine, name: str, keywords: dict[str, v.Value], node: p.Node, fallback: str
+) -> v.Value:
     """A GradScaler that is constructed here."""
     enabled = keywords.get("enabled", v.TRUE)
     role = Role(machine.hint or fallback, "scaler", machine.hint or fallback, True, name, site=node.site)
@@ -49,7 +51,9 @@ def build_optimizer(machine: Machine, cls: str, given: v.Value | None, node: p.N
     parameters = parameters_of(machine, given) if given is not None else None
     name = machine.hint or cls
     models = parameters.models if parameters else ()
-    role = Role(name, "optimizer", name, True, cls, models, bool(parameters and parameters.partial), node.site)
+    role = Role(
+        name, "optimizer", name, True, cls, models, bool(parameters and parameters.partial), node.site
+    )
     optimizer = v.Optimizer(machine.add_role(role), parameters)
     machine.emit(ev.Build(site=node.site, kind="optimizer", role=optimizer.id, detail=cls))
     return optimizer
@@ -194,7 +198,8 @@ def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
             if len(known) < len(parts):
                 return None
             models = tuple(dict.fromkeys(m for part in known for m in part.models))
-            return v.Parameters(models, any(part.partial for part in known), text=text_of(value))
+            each = len(known) == 1 and known[0].each
+            return v.Parameters(models, any(part.partial for part in known), each, text_of(value))
         case v.Iterable_(inner=inner) if inner:
             return parameters_of(machine, v.Seq("list", list(inner)))
         case _:
@@ -205,7 +210,7 @@ def overlaps(one: Iterable[str], other: Iterable[str]) -> bool:
     """Whether two sets of models share parameters: the same model, or one inside the other."""
     for a in one:
         for b in other:
-            if a == b or a.startswith(b + ".") or b.startswith(a + "."):
+            if _within(a, b) or _within(b, a):
                 return True
     return False
 
@@ -240,6 +245,7 @@ def owners_of(machine: Machine, parameters: v.Parameters | None) -> tuple[tuple[
 
 
 def _within(inner: str, outer: str) -> bool:
+    outer = outer.removesuffix(".*")
     return inner == outer or inner.startswith(outer + ".")
 
 
@@ -251,5 +257,3 @@ def freeze(machine: Machine, models: Iterable[str], frozen: bool) -> None:
             machine.frozen.add(model)
         else:
             machine.frozen.discard(model)
-
-

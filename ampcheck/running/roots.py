@@ -43,6 +43,7 @@ def _function(machine: Machine, root: p.FunctionDef) -> None:
     machine.synthetic = True
     for index in range(2 * machine.setting.batches):
         machine.path.append((root.site, index))
+        machine.tick += 1
         if machine.setting.scaled_tail is not None:
             _left_behind(machine, root)
         try:
@@ -84,7 +85,9 @@ def _is_engine(cls: v.Class) -> bool:
             return True
         name = base.name if isinstance(base, v.Lib) else base.text if isinstance(base, v.Unknown) else ""
         last = name.rsplit(".", 1)[-1]
-        if "Lightning" in last or last.endswith(("Trainer", "Callback", "TrainerCallback", "Plugin", "Strategy")):
+        if "Lightning" in last or last.endswith(
+            ("Trainer", "Callback", "TrainerCallback", "Plugin", "Strategy")
+        ):
             return True
     return False
 
@@ -110,7 +113,9 @@ def _left_behind(machine: Machine, root: p.FunctionDef) -> None:
     unit = Unit(((scaler, 1),)) if scaler and _may_scale(machine, scaler) else PLAIN
     owners = tuple(o.id for o in machine.optimizers())
     machine.emit(
-        ev.Backward(site=root.site, loss=ev.Loss((unit,)), reaches=owners, micro=machine.begin_micro(), assumed=())
+        ev.Backward(
+            site=root.site, loss=ev.Loss((unit,)), reaches=owners, micro=machine.begin_micro(), assumed=()
+        )
     )
 
 

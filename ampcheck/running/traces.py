@@ -15,6 +15,11 @@ def trace_of(machine: Machine, root: str) -> Trace:
     nowhere = Site(machine.module.path, 1, 1, 1, 1)
     roles = {r.id: r for r in machine.setting.optimizers} | machine.roles
     choices = tuple(Guard(text, holds, nowhere) for text, holds in machine.choices.invariant.items())
+    deviation = machine.choices.deviation
+    if deviation is not None and deviation.text in machine.choices.varying:
+        atom = machine.choices.varying[deviation.text]
+        boundary = atom.modulus in machine.setting.windows
+        choices += (Guard(atom.text, not atom.usual, nowhere, True, boundary, atom.finite, atom.skip),)
     return Trace(root, tuple(machine.records), roles, choices, _window(machine), _is_complete(machine))
 
 
@@ -38,5 +43,3 @@ def _is_complete(machine: Machine) -> bool:
         return True
     kinds = {type(r.event) for r in machine.records}
     return machine.setting.scaled_tail is None and {ev.Backward, ev.Step, ev.ZeroGrad} <= kinds
-
-

@@ -54,7 +54,7 @@ def _decide(machine: Machine, atom: v.Atom, site: Site) -> tuple[bool, list[Guar
     # Varying tests inside a trial differ by micro-batch; invariant ones that are settled need no fork.
     if machine.trial is not None and (atom.varying or atom.text not in machine.choices.invariant):
         raise MustFork
-    holds = machine.choices.decide(atom, machine.coming_micro, setting.length)
+    holds = machine.choices.decide(atom, max(machine.tick, 0), setting.length)
     boundary = bool(atom.modulus) and atom.modulus in setting.windows
     guard = Guard(atom.text, holds, site, atom.varying, boundary, atom.finite, atom.skip)
     if atom.modulus:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ampcheck import program as p
-from ampcheck.events import PLAIN, Forward, SkipTest, Unit
+from ampcheck.events import PLAIN, Forward, Site, SkipTest, Unit
 
 __all__ = [
     "FALSE",
@@ -131,7 +131,9 @@ class Flow:
 
     def times(self, factor: Unit, sign: int = 1) -> Flow:
         """Every part multiplied (or divided) by a factor."""
-        return Flow(tuple(u.times(factor, sign) for u in self.parts), self.forwards, self.reduction, self.detached)
+        return Flow(
+            tuple(u.times(factor, sign) for u in self.parts), self.forwards, self.reduction, self.detached
+        )
 
     def plus(self, other: Flow) -> Flow:
         """The sum of two tensors: the parts of both, like units once."""
@@ -199,6 +201,7 @@ class Gradient(Value):
     parameters: Parameters
     effect: Literal["", "multiply", "shift", "nonlinear", "hide", "clip", "clamp"] = ""
     factor: Unit = PLAIN
+    at: Site | None = None
 
 
 @dataclass(slots=True, eq=False)

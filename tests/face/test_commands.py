@@ -21,7 +21,7 @@ Checked = Callable[[Report], list[tuple[list[str], Any]]]
 
 
 @pytest.fixture
-def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Replay | Exception], list[str]]:
+def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Replay | str], list[str]]:
     """Make the replay come out in one way for every finding; the returned list collects the devices."""
 
     class ReplayUnavailable(Exception):
@@ -30,10 +30,14 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Replay | Exception], 
     def stand_in(outcome: Replay | str) -> list[str]:
         devices: list[str] = []
 
-        def replay(findings: tuple[Finding, ...], *, device: str) -> tuple[Finding, ...]:
+        def replay(
+            findings: tuple[Finding, ...], *, device: str, on_result: Callable[[Finding], None]
+        ) -> tuple[Finding, ...]:
             devices.append(device)
             if isinstance(outcome, str):
                 raise ReplayUnavailable(outcome)
+            for finding in findings:
+                on_result(finding)
             return tuple(replace(finding, replay=outcome) for finding in findings)
 
         module = ModuleType("ampcheck.replay")
@@ -41,7 +45,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Replay | Exception], 
         monkeypatch.setitem(sys.modules, "ampcheck.replay", module)
         return devices
 
-    return stand_in  # type: ignore[return-value]
+    return stand_in
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def test_a_folder_is_searched(project: Path, ampcheck: Run) -> None:
     report = json.loads(run.stdout)
     assert run.returncode == 1
     assert report["files"] == 3
-    assert [(f["path"], f["line"], f["code"]) for f in report["findings"]] == [("wrong.py", 12, "AMP101")]
+    (finding,) = report["findings"]
+    assert (Path(finding["path"]), finding["line"], finding["code"]) == (Path("wrong.py"), 12, "AMP101")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +74,11 @@ def test_a_broken_file_is_a_finding_and_the_others_are_checked(
     run = ampcheck("--format", "json")
     report = json.loads(run.stdout)
     assert run.returncode == 1
-    assert {(f["path"], f["code"]) for f in report["findings"]} == {
-        ("broken.py", "AMP900"),
-        ("wrong.py", "AMP101"),
+    assert {(Path(f["path"]), f["code"]) for f in report["findings"]} == {
+        (Path("broken.py"), "AMP900"),
+        (Path("wrong.py"), "AMP101"),
     }
-    assert [error["path"] for error in report["errors"]] == ["broken.py"]
+    assert [Path(error["path"]) for error in report["errors"]] == [Path("broken.py")]
 
 
 def test_rules_can_be_left_out(project: Path, ampcheck: Run) -> None:

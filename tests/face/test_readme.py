@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 
-def sh_blocks(checkout: Path) -> list[str]:
-    return re.findall(r"(?m)^```sh\n((?:.*\n)*?)^```$", (checkout / "README.md").read_text("utf-8"))
+def blocks(checkout: Path, language: str) -> list[str]:
+    return re.findall(rf"(?m)^```{language}\n((?:.*\n)*?)^```$", (checkout / "README.md").read_text("utf-8"))
 
 
 def test_the_first_two_blocks_are_one_command_line_each(checkout: Path) -> None:
-    tour, tests = sh_blocks(checkout)[:2]
+    tour, tests = blocks(checkout, "sh")[:2]
     assert tour.count("\n") == tests.count("\n") == 1
     assert "ampcheck replay fixtures/tour" in tour
     assert "pytest" in tests
+
+
+def test_the_output_shown_is_real(
+    checkout: Path, ampcheck: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    run = ampcheck("replay", "fixtures/tour", "--exit-zero", "--device", "cpu", cwd=checkout)
+    assert run.returncode == 0
+    for paragraph in blocks(checkout, "text")[0].strip().split("\n\n"):
+        assert paragraph in run.stdout
 
 
 def test_ci_runs_the_second_block(checkout: Path) -> None:
