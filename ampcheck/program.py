@@ -46,6 +46,7 @@ __all__ = [
     "Parameter",
     "Raise",
     "Return",
+    "Slice",
     "Starred",
     "Stmt",
     "Subscript",
@@ -102,10 +103,19 @@ class Attribute(Expr):
 
 @dataclass(slots=True, eq=False)
 class Subscript(Expr):
-    """``value[index]``; slices are Opaque."""
+    """``value[index]``; several indices are Opaque."""
 
     value: Expr
     index: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Slice(Expr):
+    """``lower:upper:step`` inside a subscript."""
+
+    lower: Expr | None
+    upper: Expr | None
+    step: Expr | None
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ampcheck.events import Site
+from ampcheck.events import Site, Step
 from ampcheck.finding import Finding, Verdict, Witness
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Guard, Trace
@@ -62,6 +62,11 @@ class _Judged:
         """The invariant choices."""
         return frozenset((g.text, g.holds) for g in self.trace.choices if not g.varying)
 
+    @property
+    def trains(self) -> bool:
+        """Whether any optimizer steps: a run that skips every batch says nothing about one that skips some."""
+        return any(isinstance(r.event, Step) for r in self.trace.records)
+
     def reaches(self, site: Site) -> bool:
         """Whether an event happens at a place in this run."""
         return any(r.event.site == site for r in self.trace.records)
@@ -80,11 +85,10 @@ def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
 def _finding(
     rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]
 ) -> Finding:
-    faulty = {id(run) for run, _ in broken}
     certain = [(run, violation) for run, violation in broken if violation.certain]
     for run, violation in certain:
         same = [r for r in runs if r.trace.root == run.trace.root and r.configuration == run.configuration]
-        if all(id(r) in faulty for r in same if r.reaches(site)):
+        if all(r.violations.get(rule.code) for r in same if r.reaches(site) and r.trains >= run.trains):
             return _report(rule, site, run, violation, "certain", runs)
     run, violation = (certain or broken)[0]
     return _report(rule, site, run, violation, "possible", runs)

@@ -144,6 +144,11 @@ class Expressions:
         value, site = self.expr(node.value), self.site(node)
         if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
             return p.Subscript(site, value, self.expr(node.slice[0].slice.value))
+        if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Slice):
+            part = node.slice[0].slice
+            return p.Subscript(
+                site, value, p.Slice(site, self.maybe(part.lower), self.maybe(part.upper), self.maybe(part.step))
+            )
         operands: list[p.Expr] = []
         for element in node.slice:
             part = element.slice

@@ -52,10 +52,15 @@ class _Slice:
 
     def __init__(self, body: tuple[p.Stmt, ...]) -> None:
         self.names = set(EVENT_NAMES)
+        self.holders: set[str] = set()
+        self._gradients = {"grad", "main_grad"}
+        self._parameters = {
+            f.name: {q.name for q in f.parameters} for f in p.walk(*body) if isinstance(f, p.FunctionDef)
+        }
         self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
-        size = 0
-        while len(self.names) != size:
-            size = len(self.names)
+        size = -1
+        while len(self.names) + len(self.holders) != size:
+            size = len(self.names) + len(self.holders)
             self._block(body)
 
     def _block(self, body: tuple[p.Stmt, ...]) -> bool:
@@ -66,22 +71,37 @@ class _Slice:
         """Whether a statement matters; if it does, so does all that it mentions."""
         match statement:
             case p.FunctionDef(name=name) | p.ClassDef(name=name):
-                if self._block(statement.body) or name in self.names:
+                matters = self._block(statement.body)
+                if matters:
+                    self.holders.add(name)
+                if matters or name in self.names:
                     self.names.add(name)
                     return True
                 return False
             case p.Import():
                 return False
         bound, used = self._fact(statement)
+        self._follow_gradients(statement, bound, used)
         inside = [self._block(block) for block in _blocks(statement)]
         matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES)
         if isinstance(statement, p.ExprStmt):
-            matters = not _only_reports(statement.value) and bool(used & self.names)
+            matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
         elif isinstance(statement, JUMPS):
             matters = True
         if matters:
             self.names |= used
         return matters and not isinstance(statement, (p.Return, p.Assert))
+
+    def _follow_gradients(self, statement: p.Stmt, bound: set[str], used: set[str]) -> None:
+        """What is bound to gradients matters, and so do the parameters of functions that are given them."""
+        if not used & self._gradients:
+            return
+        more = set(bound)
+        for node in p.walk(statement) if not isinstance(statement, NESTING) else ():
+            if isinstance(node, p.Call) and any(_mentioned([a.value]) & self._gradients for a in node.arguments):
+                more |= self._parameters.get(_called(node), set())
+        self._gradients |= more
+        self.names |= more
 
     def _fact(self, statement: p.Stmt) -> tuple[set[str], set[str]]:
         """The names a statement binds, and those its own expressions mention."""
@@ -144,33 +164,33 @@ def _blocks(statement: p.Stmt) -> tuple[tuple[p.Stmt, ...], ...]:
 
 def slice_module(module: p.Module) -> p.Module:
     """The module without the statements that no event depends on."""
-    names = _Slice(module.body).names
-    return replace(module, body=_kept(module.body, names))
+    found = _Slice(module.body)
+    return replace(module, body=_kept(module.body, found.names, found.holders))
 
 
-def _kept(body: tuple[p.Stmt, ...], names: set[str]) -> tuple[p.Stmt, ...]:
+def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple[p.Stmt, ...]:
     kept = []
     for statement in body:
         match statement:
             case p.FunctionDef() | p.ClassDef():
-                kept.append(replace(statement, body=_kept(statement.body, names)))
+                kept.append(replace(statement, body=_kept(statement.body, names, holders)))
             case p.If():
-                inner, orelse = _kept(statement.body, names), _kept(statement.orelse, names)
+                inner, orelse = _kept(statement.body, names, holders), _kept(statement.orelse, names, holders)
                 if inner or orelse:
                     kept.append(replace(statement, body=inner, orelse=orelse))
                 elif _has_events(statement.test):
                     kept.append(p.ExprStmt(statement.site, statement.test))
             case p.For() | p.While():
-                inner, orelse = _kept(statement.body, names), _kept(statement.orelse, names)
+                inner, orelse = _kept(statement.body, names, holders), _kept(statement.orelse, names, holders)
                 if inner or orelse:
                     kept.append(replace(statement, body=inner, orelse=orelse))
             case p.With():
-                inner = _kept(statement.body, names)
+                inner = _kept(statement.body, names, holders)
                 if inner or any(_has_events(context) for context, _ in statement.items):
                     kept.append(replace(statement, body=inner))
             case p.Try():
-                blocks = [_kept(b, names) for b in (statement.body, statement.orelse, statement.final)]
-                handlers = tuple(_kept(h, names) for h in statement.handlers)
+                blocks = [_kept(b, names, holders) for b in (statement.body, statement.orelse, statement.final)]
+                handlers = tuple(_kept(h, names, holders) for h in statement.handlers)
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))
             case p.Assign(targets=targets):
@@ -180,7 +200,7 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str]) -> tuple[p.Stmt, ...]:
                 if _bound(target) & names or _has_events(statement):
                     kept.append(statement)
             case p.ExprStmt(value=value):
-                if isinstance(value, p.Constant) or _only_reports(value):
+                if isinstance(value, p.Constant) or _only_reports(value, holders):
                     continue
                 if _mentioned([value]) & names:
                     kept.append(statement)
@@ -189,9 +209,19 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str]) -> tuple[p.Stmt, ...]:
     return tuple(kept)
 
 
-def _only_reports(value: p.Expr) -> bool:
-    """Whether an expression only prints or logs, with no event in it."""
+def _called(node: p.Call) -> str:
+    match node.func:
+        case p.Name(id=name) | p.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def _only_reports(value: p.Expr, holders: set[str]) -> bool:
+    """Whether an expression only prints or logs, with no event in it and no call of a function that holds one."""
     if not isinstance(value, p.Call) or _has_events(value):
+        return False
+    if any(isinstance(n, p.Call) and _called(n) in holders for n in p.walk(value)):
         return False
     root: p.Expr = value.func
     while isinstance(root, p.Attribute):

@@ -171,8 +171,13 @@ def _note_divisor(machine: Machine, divisor: v.Value) -> None:
         case v.Unknown(text=text, flow=None, varying=False, role=None) if WINDOW_NAME.search(text):
             if text not in setting.windows and "(" not in text:
                 setting.add_window(text, "")
-        case v.Number(value=int(length), symbol="", counter=False) if str(length) in machine.loops:
-            if str(length) not in setting.windows and length > 1:
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if text in machine.loops:
+            if text not in setting.windows:
+                setting.add_window(text, "")
+        case v.Number(value=int(length), symbol="", counter=False, label=label) if length > 1:
+            if label and WINDOW_NAME.search(label):
+                setting.label(str(length), label)
+            elif str(length) in machine.loops and str(length) not in setting.windows:
                 setting.add_window(str(length), "")
 
 

@@ -243,6 +243,8 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
         case v.DictValue(items=entries) if isinstance(key, (v.Const, v.Number)):
             if key.value in entries:
                 return entries[key.value]
+        case v.DictValue(items=entries) if len(entries) == 1 and isinstance(index, (v.Parameters, v.Gradient)):
+            return next(iter(entries.values()))  # ``{p: SGD([p]) for p in model.parameters()}[p]``
         case v.DictValue(items=entries) if entries and isinstance(index, v.Unknown) and not index.varying:
             return _looked_up(machine, entries, index, node)
         case v.Model():

@@ -301,13 +301,13 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
         flow = _flow(machine, given)
         known_how = how.value if isinstance(how, v.Const) and how.value in ("mean", "sum") else "unknown"
         return v.Unknown(f"{name}(...)", True, v.Flow(flow.parts, flow.forwards, known_how, flow.detached))
+    gradients = [a for a in given.all if isinstance(a, v.Gradient)]
+    if gradients:
+        return known.of_gradient(machine, last, gradients[0], given, node)
     if any(isinstance(a, v.GradientNorm) for a in given.all) or isinstance(callee, v.GradientNorm):
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
         return v.GradientNorm(None)
-    gradients = [a for a in given.all if isinstance(a, v.Gradient)]
-    if gradients:
-        return known.of_gradient(machine, last, gradients[0], given, node)
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built

@@ -139,9 +139,10 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             synced=synced,
         )
     )
-    for model, hook in list(machine.hooks):
+    for model, hook, of_gradient in list(machine.hooks):
         if not models or overlaps([model], models):
             parameters = v.Parameters((model,), each=True, text=model)
+            given: v.Value = v.Gradient(parameters) if of_gradient else parameters
             result = machine.call(
                 hook, [v.Gradient(parameters)], {}, node if isinstance(node, p.Expr) else p.Opaque(node.site)
             )

@@ -48,8 +48,26 @@ def _attribute(machine: Machine, node: p.Attribute) -> v.Value:
 
 
 def _subscript(machine: Machine, node: p.Subscript) -> v.Value:
-    value, index = machine.evaluate(node.value), machine.evaluate(node.index)
+    value = machine.evaluate(node.value)
+    if isinstance(node.index, p.Slice) and isinstance(value, v.Seq):
+        bounds = [_bound(machine, b) for b in (node.index.lower, node.index.upper, node.index.step)]
+        if "?" not in bounds:
+            return v.Seq(value.kind, value.items[slice(*bounds)])
+    index = machine.evaluate(node.index)
     return item(machine, value, index, machine.text(node), node)
+
+
+def _bound(machine: Machine, node: p.Expr | None) -> Any:
+    """A slice's bound, "?" where it is not known."""
+    if node is None:
+        return None
+    value = coerce(machine, machine.evaluate(node))
+    return value.value if isinstance(value, v.Number) and isinstance(value.value, int) else "?"
+
+
+def _slice(machine: Machine, node: p.Slice) -> v.Value:
+    bounds = [machine.evaluate(b) for b in (node.lower, node.upper, node.step) if b is not None]
+    return v.Unknown(machine.text(node), any(is_varying(b) for b in bounds))
 
 
 def _call(machine: Machine, node: p.Call) -> v.Value:
@@ -76,7 +94,10 @@ def _call(machine: Machine, node: p.Call) -> v.Value:
 
 def _binary(machine: Machine, node: p.Binary) -> v.Value:
     left, right = machine.evaluate(node.left), machine.evaluate(node.right)
-    return binary(machine, node.op, left, right, machine.text(node))
+    result = binary(machine, node.op, left, right, machine.text(node))
+    if isinstance(result, v.Gradient) and result.at is None:
+        result.at = node.site
+    return result
 
 
 def _unary(machine: Machine, node: p.Unary) -> v.Value:
@@ -262,4 +283,5 @@ CASES: dict[type, Callable[[Machine, Any], v.Value]] = {
     p.Yield: _yield,
     p.Lambda: _lambda,
     p.Opaque: _opaque,
+    p.Slice: _slice,
 }

@@ -67,6 +67,8 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         machine.hint = outer
     if isinstance(value, v.Instance) and not value.id:
         value.id = machine.text(target)
+    if isinstance(value, v.Number) and isinstance(source, p.Constant) and isinstance(target, (p.Name, p.Attribute)):
+        return v.Number(value.value, label=machine.text(target))
     if isinstance(value, v.Unknown) and value.role is None and not value.varying and value.flow is None:
         if isinstance(source, p.Call) and isinstance(target, (p.Name, p.Attribute)) and "(" in value.text:
             if (
@@ -192,6 +194,10 @@ def _if(machine: Machine, node: p.If) -> None:
     if not is_decided(machine, test) and machine.merge_arms(node):
         return
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test))
+    if node in machine.layout.gates and any(g.boundary for g in guards):
+        # Said of the code, not of this run: the test may never hold in it.
+        for declared in machine.setting.declared.values():
+            declared.add("step")
     body = node.body if holds else node.orelse
     size = len(machine.guards)
     machine.guards += guards

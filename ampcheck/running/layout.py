@@ -20,7 +20,7 @@ class Layout:
     """Facts about a program's functions and loops.
 
     `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
-    `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function; `roots`:
+    `gates`: ifs that an optimizer's step depends on; `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function; `roots`:
     functions that hold part of a step, those first that nobody else who holds one calls;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `holding`: top-level statements that themselves run part of a step.
@@ -29,6 +29,7 @@ class Layout:
     outer: set[p.Node] = field(default_factory=set)
     batches: set[p.Node] = field(default_factory=set)
     window_tests: set[p.Node] = field(default_factory=set)
+    gates: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
     roots: list[p.FunctionDef] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
@@ -60,6 +61,10 @@ def lay_out(module: p.Module) -> Layout:
     for body in [module.body, *(f.body for f in functions)]:
         _find_loops(body, by_name, backwards, loops, layout)
     layout.window_tests = _window_tests(module.body)
+    stepping = {f.name for f in functions if any(_steps(n) for n in p.walk(*f.body))}
+    for node in p.walk(*module.body):
+        if isinstance(node, p.If) and any(_steps(n, stepping) for n in p.walk(*node.body, *node.orelse)):
+            layout.gates.add(node)
     for function in functions:
         if function.body and isinstance(function.body[-1], p.Return):
             layout.tails.add(function.body[-1])
@@ -167,6 +172,19 @@ def _find_loops(
             layout.outer.add(node)
         elif _mentions(node.body) & names:
             layout.batches.add(node)
+
+
+def _steps(node: p.Node, stepping: set[str] | frozenset[str] = frozenset()) -> bool:
+    """Whether a node is a call of an optimizer's step, or of a function that holds one."""
+    if not isinstance(node, p.Call):
+        return False
+    match node.func:
+        case p.Attribute(attr="step", value=p.Name(id=owner) | p.Attribute(attr=owner)):
+            return bool(node.arguments) or "opt" in owner.lower()
+        case p.Attribute(attr=name) | p.Name(id=name):
+            return name in stepping
+        case _:
+            return False
 
 
 def _window_tests(body: tuple[p.Stmt, ...]) -> set[p.Node]:

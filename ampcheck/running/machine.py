@@ -97,7 +97,7 @@ class Machine(ABC):
         self.autocast: list[str] = []
         self.no_grad = 0
         self.frozen: set[str] = set()
-        self.hooks: list[tuple[str, v.Value]] = []
+        self.hooks: list[tuple[str, v.Value, bool]] = []
         self.depth = 0
         self.trial: list[tuple[dict[Any, v.Value], Any, v.Value | None]] | None = None
         self.hint = ""

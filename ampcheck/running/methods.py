@@ -10,7 +10,7 @@ from ampcheck import program as p
 from ampcheck.events import Forward
 from ampcheck.running import emitting
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import binary, flow_of, is_varying
+from ampcheck.running.arithmetic import binary, coerce, flow_of, is_varying, text_of
 from ampcheck.running.machine import OPTIMIZER_NAME, Infeasible, Machine
 from ampcheck.running.roles import (
     as_model,
@@ -225,7 +225,8 @@ def _parameters(machine: Machine, it: v.Value, name: str, given: Arguments, node
             hook = given.get(0, "hook")
             if hook is not None:
                 machine.touch()
-                machine.hooks += [(model, hook) for model in it.models]
+                of_gradient = name == "register_hook"
+                machine.hooks += [(model, hook, of_gradient) for model in it.models]
             return v.NONE
         case "requires_grad_":
             value = given.get(0, "requires_grad")
@@ -356,6 +357,12 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     if role is not None:
         return call_method(machine, role, name, given, node)
     match name:
+        case "chunk" | "split" | "tensor_split" if given.args:
+            pieces = coerce(machine, given.args[0])
+            spelling = text_of(given.args[0]) if name != "split" else ""
+            if isinstance(pieces, v.Number) and not pieces.symbol and name != "split":
+                return v.Iterable_("range", f"{it.text}.{name}()", length=int(pieces.value), window=spelling)
+            return v.Iterable_("data", f"{it.text}.{name}()", window=spelling)
         case "backward" if _is_loss(machine, it, given):
             emitting.backward(machine, it, node)
             return v.NONE

@@ -21,11 +21,12 @@ LARGEST_LITERAL = 32
 class Setting:
     """The window lengths by how the code spells them, with how each is declared; and the roles seen so far.
 
-    `windows` maps a spelling ("args.accum", "4") to the length it is run as.
+    `windows` maps a spelling ("args.accum", "4") to the length it is run as; `labels` names literals.
     """
 
     windows: dict[str, int] = field(default_factory=dict)
     declared: dict[str, set[str]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     optimizers: tuple[Role, ...] = ()
     models: frozenset[str] = frozenset()
     scaled_tail: str | None = None
@@ -39,6 +40,12 @@ class Setting:
             literal = int(spelling) if spelling.isdigit() else SYMBOLIC
             self.windows[spelling] = literal if 2 <= literal <= LARGEST_LITERAL else SYMBOLIC
         self.declared.setdefault(spelling, set()).add(how)
+
+    def label(self, spelling: str, name: str) -> None:
+        """A literal that a constant of this name stands for is a window's length."""
+        self.labels.setdefault(spelling, name)
+        if spelling not in self.windows:
+            self.add_window(spelling, "")
 
     @property
     def length(self) -> int:

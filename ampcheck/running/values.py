@@ -83,7 +83,7 @@ class Number(Value):
     """A number known in this run.
 
     `unit` holds the known factors in it (K, W, a scale), `symbol` how the code spells it where it stands for a
-    quantity the run fixed, `counter` that it counts iterations, `boundary` that it was taken modulo the window.
+    quantity the run fixed, `counter` that it counts iterations, `boundary` that it was taken modulo the window; `label` is the name of a constant.
     """
 
     value: int | float
@@ -91,6 +91,7 @@ class Number(Value):
     symbol: str = ""
     counter: bool = False
     boundary: bool = False
+    label: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -158,7 +158,7 @@ def _changed(draw: st.DrawFn, body: tuple[Statement, ...], boundary: str) -> lis
     if change == "move":
         place = draw(st.integers(first, len(rest)))
         return [*rest[:place], statement, *rest[place:]]
-    if change == "guard" and boundary:
+    if change == "guard" and boundary and "backward" not in statement.text:
         outer = tuple(test for test in statement.tests if test != boundary)
         tests = outer if boundary in statement.tests else (*outer, boundary)
         return [*body[:index], replace(statement, tests=tests), *body[index + 1 :]]
