@@ -161,7 +161,8 @@ def _groups(
     for scaler in dict.fromkeys(practice.scalers.values()):
         sharing = [g for g in ordered if any(practice.scalers.get(o) == scaler for o in g.optimizers)]
         pending: set[str] = set()
-        for group, following in zip(sharing, [*sharing[1:], None], strict=True):
+        for place, group in enumerate(sharing):
+            following = sharing[place + 1] if place + 1 < len(sharing) else None
             pending |= set(group.optimizers)
             shared = following and following.micro == group.micro and pending.isdisjoint(following.optimizers)
             if update_each or not shared:

@@ -17,8 +17,6 @@ from ampcheck.trace import Guard, Trace
 
 __all__ = ["findings_of"]
 
-Configuration = frozenset[tuple[str, bool]]
-
 
 def findings_of(traces: Sequence[Trace], rules: Iterable[Rule]) -> list[Finding]:
     """What the rules find in all runs of a program."""
@@ -57,10 +55,10 @@ class _Judged:
             tuple((r.event, r.guards, r.iteration) for r in trace.records),
         )
 
-    @property
-    def configuration(self) -> Configuration:
-        """The invariant choices."""
-        return frozenset((g.text, g.holds) for g in self.trace.choices if not g.varying)
+    def agrees(self, other: _Judged) -> bool:
+        """Whether no invariant choice of this run contradicts one of the other's."""
+        chosen = {g.text: g.holds for g in other.trace.choices if not g.varying}
+        return all(chosen.get(g.text, g.holds) == g.holds for g in self.trace.choices if not g.varying)
 
     @property
     def trains(self) -> bool:
@@ -87,7 +85,7 @@ def _finding(
 ) -> Finding:
     certain = [(run, violation) for run, violation in broken if violation.certain]
     for run, violation in certain:
-        same = [r for r in runs if r.trace.root == run.trace.root and r.configuration == run.configuration]
+        same = [r for r in runs if r.trace.root == run.trace.root and r.agrees(run)]
         if all(r.violations.get(rule.code) for r in same if r.reaches(site) and r.trains >= run.trains):
             return _report(rule, site, run, violation, "certain", runs)
     run, violation = (certain or broken)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ampcheck.replay.references import excerpt, opening, references, user_acts
+from ampcheck.replay.references import excerpt, references, user_acts
 from ampcheck.replay.script import cast, write
 from ampcheck.trace import Record, Trace
 
@@ -14,9 +14,7 @@ __all__ = ["job"]
 
 def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold."""
-    before = opening(trace)
-    whole = (*before, *trace.records)
-    part = (*before, *excerpt(trace, *needed))
+    whole, part = trace.records, excerpt(trace, *needed)
     loop, _ = references(trace, whole)
     members = cast(trace, loop)
 

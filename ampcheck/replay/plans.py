@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ampcheck import events as ev
 from ampcheck.gradients import UNSCALED
 from ampcheck.protocol import Closing
-from ampcheck.replay.practice import Loop
+from ampcheck.replay.practice import Loop, Slot
 from ampcheck.trace import Record
 
 __all__ = ["Plan", "plans"]
@@ -83,43 +83,36 @@ def _closings(loop: Loop, tail: _Tail) -> Iterator[Closing]:
 
 def _by_length(loop: Loop, optimizer: str, length: int, tail: _Tail) -> Iterator[Closing]:
     reaching = _reaching(loop, optimizer)
-    trained = sorted({r.micro for r in reaching})
-    previous = BEFORE
+    given_up = _discards(loop, optimizer)
+    previous, number = BEFORE, -1
     for epoch in loop.epochs:
-        counted = [m for m in epoch if not tail.by_count or m in trained]
-        for place, micro in enumerate(counted):
-            number = place
-            if tail.across:
-                number = trained.index(micro) if tail.by_count else micro
+        slots = [s for s in epoch if not tail.by_count or any(s.start <= r.index < s.stop for r in reaching)]
+        number = number if tail.across else -1
+        for slot in slots:
+            number += 1
             full = number % length == length - 1
-            flush = tail.flushed and micro == counted[-1] and not full
+            flush = tail.flushed and slot is slots[-1] and not full
             if not (full or flush):
                 continue
-            anchor = _anchor(loop, optimizer, micro)
+            anchor = _anchor(loop, optimizer, slot, reaching)
             takes = [r for r in reaching if previous < r.index <= anchor]
             takes = _without_thrown_away(loop, optimizer, takes, anchor)
             if tail.dropped:
-                takes = [r for r in takes if r.micro >= epoch[0]]
+                takes = [r for r in takes if r.index >= epoch[0].start]
             if takes:
                 divisor = len({r.micro for r in takes}) if flush and tail.by_length else length
                 indices = tuple(r.index for r in takes)
-                yield Closing(optimizer, indices[-1], indices, divisor, _steps_at(loop, optimizer, micro))
+                steps = not any(slot.start <= r.index < slot.stop for r in given_up)
+                yield Closing(optimizer, indices[-1], indices, divisor, steps)
             previous = max(previous, anchor)
 
 
-def _anchor(loop: Loop, optimizer: str, micro: int) -> int:
-    """The index of the backward after which an optimizer closes in a micro-batch."""
-    step = next((r.index for r in loop.records if r.micro == micro and _is_step(r.event, optimizer)), None)
-    reaching = [r for r in _reaching(loop, optimizer) if r.micro <= micro]
-    in_time = [r for r in reaching if step is None or r.index < step]
-    if in_time and in_time[-1].micro == micro:
-        return in_time[-1].index
-    return reaching[-1].index if reaching else -1
-
-
-def _steps_at(loop: Loop, optimizer: str, micro: int) -> bool:
-    """False where the loop unscales and updates in this micro-batch, but does not step."""
-    return not any(r.micro == micro for r in _discards(loop, optimizer))
+def _anchor(loop: Loop, optimizer: str, slot: Slot, reaching: list[Record]) -> int:
+    """The index of the backward after which an optimizer closes in an iteration."""
+    step = next((r.index for r in loop.records if slot.holds(r) and _is_step(r.event, optimizer)), slot.stop)
+    inside = [r.index for r in reaching if slot.start <= r.index < step]
+    before = [r.index for r in reaching if r.index < slot.stop]
+    return (inside or before or [BEFORE])[-1]
 
 
 # --- windows of the loop's own ---
@@ -191,7 +184,7 @@ def _without_thrown_away(loop: Loop, optimizer: str, takes: list[Record], before
     for record in loop.records:
         if record.index > before or not _zeroes(record.event, optimizer):
             continue
-        same = [r for r in loop.records if r.micro == record.micro]
+        same = [r for r in loop.records if (r.epoch, r.iteration) == (record.epoch, record.iteration)]
         jumps = any(isinstance(r.event, ev.Jump) and r.index > record.index for r in same)
         if jumps and not any(_is_step(r.event, optimizer) for r in same):
             thrown = record.index

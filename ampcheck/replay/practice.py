@@ -19,6 +19,23 @@ __all__ = ["Loop", "read_loop"]
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """One iteration of the innermost loop that trains, or leaves early: its records lie from `start` to `stop`.
+
+    `trains`: there is a backward in it.
+    """
+
+    iteration: tuple[int, ...]
+    start: int
+    stop: int
+    trains: bool
+
+    def holds(self, record: Record) -> bool:
+        """Whether a record belongs to it."""
+        return self.start <= record.index < self.stop and record.iteration == self.iteration
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """A loop's practice and what its windows are divided by.
 
@@ -30,7 +47,7 @@ class Loop:
     optimizers: tuple[str, ...]
     window: int
     windows: dict[str, int]
-    epochs: tuple[tuple[int, ...], ...]
+    epochs: tuple[tuple[Slot, ...], ...]
     bfloat16: bool
 
     def steps(self, optimizer: str) -> bool:
@@ -128,13 +145,7 @@ def _one_backward_a_window(trace: Trace, optimizer: str) -> bool:
     ]
     if not reaching:
         return False
-    per_epoch: dict[int, list[int]] = {}
-    for record in reaching:
-        per_epoch.setdefault(record.epoch, []).append(record.micro)
-    distances = {b - a for micros in per_epoch.values() for a, b in pairwise(micros)}
-    return distances == {trace.window.length} or all(
-        any(g.boundary and g.holds for g in r.guards) for r in reaching
-    )
+    return all(any(g.boundary and g.holds for g in r.guards) for r in reaching)
 
 
 def _is_undivided(backward: ev.Backward, gaps: set[str]) -> bool:
@@ -146,17 +157,24 @@ def _is_undivided(backward: ev.Backward, gaps: set[str]) -> bool:
     )
 
 
-def _epochs(records: Sequence[Record]) -> tuple[tuple[int, ...], ...]:
-    """The micro-batches of each epoch, those that were skipped included."""
-    last: dict[int, int] = {}
+def _epochs(records: Sequence[Record]) -> tuple[tuple[Slot, ...], ...]:
+    """The iterations of each epoch, those that were left early included."""
+    begun: list[Record] = []
+    trained: set[int] = set()
     for record in records:
-        if isinstance(record.event, ev.Backward | ev.Jump):
-            last[record.epoch] = max(record.micro, last.get(record.epoch, 0))
-    epochs, first = [], 0
-    for epoch in sorted(last):
-        epochs.append(tuple(range(first, last[epoch] + 1)))
-        first = last[epoch] + 1
-    return tuple(epochs)
+        if not isinstance(record.event, ev.Backward | ev.Jump):
+            continue
+        if not begun or (begun[-1].epoch, begun[-1].iteration) != (record.epoch, record.iteration):
+            begun.append(record)
+        if isinstance(record.event, ev.Backward):
+            trained.add(begun[-1].index)
+    epochs: dict[int, list[Slot]] = {}
+    for first, following in pairwise([*begun, None]):
+        assert first is not None
+        stop = following.index if following else records[-1].index + 1
+        slot = Slot(first.iteration, first.index, stop, first.index in trained)
+        epochs.setdefault(first.epoch, []).append(slot)
+    return tuple(map(tuple, epochs.values()))
 
 
 # --- scalers ---

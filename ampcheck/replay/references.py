@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ampcheck import events as ev
 from ampcheck.protocol import Act, correct
 from ampcheck.replay.plans import plans
 from ampcheck.replay.practice import Loop, read_loop
-from ampcheck.trace import Record, Trace
+from ampcheck.trace import Guard, Record, Trace
 
-__all__ = ["Reference", "excerpt", "opening", "references", "user_acts"]
+__all__ = ["Reference", "excerpt", "references", "user_acts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +44,6 @@ def excerpt(trace: Trace, *needed: int) -> tuple[Record, ...]:
     return part if indices.issuperset(needed) and trace.complete else trace.records
 
 
-def opening(trace: Trace) -> tuple[Record, ...]:
-    """The backwards that a root without a loop of its own must have had before it is called."""
-    if not trace.records:
-        return ()
-    state = trace.records[0].before
-    found: dict[tuple[int, int, ev.Unit], list[str]] = {}
-    for owner, buffer in state.buffers.items():
-        for contribution in buffer.contributions:
-            key = (contribution.micro, contribution.record, contribution.unit)
-            found.setdefault(key, []).append(owner)
-    site = trace.records[0].event.site
-    records = []
-    for number, ((micro, _, unit), owners) in enumerate(found.items()):
-        loss = ev.Loss((unit,))
-        event = ev.Backward(loss=loss, reaches=tuple(dict.fromkeys(owners)), micro=max(micro, 0), site=site)
-        records.append(Record(number - len(found), event, state, state, max(micro, 0), 0))
-    return tuple(records)
-
-
 def user_acts(trace: Trace, records: Sequence[Record]) -> Iterator[Act]:
     """The user's events as they are, those behind a test of the scale wherever that test is made."""
     missing = _untaken(records)
@@ -84,28 +65,25 @@ def _untaken(records: Sequence[Record]) -> dict[int, list[Act]]:
     for record in records:
         if any(g.skip for g in record.guards):
             guarded.setdefault(record.event.site, record)
-    present = {(r.micro, r.event.site) for r in records}
+    present = {(r.iteration, r.event.site) for r in records}
     added: dict[int, list[Act]] = {}
-    for micro in dict.fromkeys(r.micro for r in records):
-        here = {r.event.site: r for r in records if r.micro == micro and isinstance(r.event, ev.ReadScale)}
+    for iteration in dict.fromkeys(r.iteration for r in records):
+        here = [r for r in records if r.iteration == iteration and isinstance(r.event, ev.ReadScale)]
         if not here:
             continue
-        last = max(r.index for r in here.values())
+        numbers = {r.event.site: r.event.reading for r in here if isinstance(r.event, ev.ReadScale)}
         for site, record in guarded.items():
             tests = [g.skip for g in record.guards if g.skip]
             needed = {readings.get(n) for t in tests for n in (t.left, t.right)}
-            if (micro, site) in present or not needed <= set(here):
-                continue
-            numbers = {s: r.event.reading for s, r in here.items() if isinstance(r.event, ev.ReadScale)}
-
-            def moved(number: int, numbers: dict[ev.Site, int] = numbers) -> int:
-                return numbers[readings[number]]
-
-            guards = tuple(
-                replace(g, skip=replace(g.skip, left=moved(g.skip.left), right=moved(g.skip.right)))
-                if g.skip
-                else g
-                for g in record.guards
-            )
-            added.setdefault(last, []).append(Act(record.event, micro, guards))
+            if (iteration, site) not in present and needed <= set(numbers):
+                guards = tuple(_renumbered(g, readings, numbers) for g in record.guards)
+                added.setdefault(here[-1].index, []).append(Act(record.event, here[-1].micro, guards))
     return added
+
+
+def _renumbered(guard: Guard, readings: Mapping[int, ev.Site], numbers: Mapping[ev.Site, int]) -> Guard:
+    """A test of the scale as another iteration makes it, with the readings taken there."""
+    if guard.skip is None:
+        return guard
+    left, right = (numbers[readings[n]] for n in (guard.skip.left, guard.skip.right))
+    return replace(guard, skip=replace(guard.skip, left=left, right=right))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ampcheck.events import PLAIN, SkipTest, Unit
@@ -118,13 +119,18 @@ def coerce(machine: Machine, value: v.Value) -> v.Value:
         case v.Unknown(text=text, flow=None, varying=False):
             if text in machine.setting.windows:
                 return v.Number(machine.setting.windows[text], Unit(window=1), text)
-            if WORLD_NAME.search(text.rsplit(".", 1)[-1]):
+            if _is_world(text):
                 return v.Number(2, Unit(world=1), text)
         case v.Truth(value=truth, boundary=boundary):
             return v.Number(int(truth), boundary=boundary)
         case v.Reading(scaler=scaler):
             return v.Number(1.0, Unit(((scaler, 1),)), text_of(value))
     return value
+
+
+@lru_cache(maxsize=4096)
+def _is_world(text: str) -> bool:
+    return WORLD_NAME.search(text.rsplit(".", 1)[-1]) is not None
 
 
 def unit_of(machine: Machine, number: v.Number) -> Unit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from ampcheck import program as p
 from ampcheck.events import Forward
@@ -311,7 +312,7 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
-    if not HARMLESS.search(last):
+    if not _is_harmless(last):
         emitting.escape(machine, given.all, last, node)
     text = machine.text(node)
     arguments = ", ".join(
@@ -346,6 +347,12 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     if last == "nullcontext":
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+@lru_cache(maxsize=4096)
+def _is_harmless(name: str) -> bool:
+    """Whether a function of this name is not expected to touch gradients, whatever it is given."""
+    return HARMLESS.search(name) is not None
 
 
 def _constructed(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Value | None:

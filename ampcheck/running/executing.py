@@ -14,6 +14,7 @@ from ampcheck.running.arithmetic import binary, coerce, is_varying, text_of
 from ampcheck.running.attributes import store_attribute
 from ampcheck.running.looping import bind_target, counts_batches, iterate
 from ampcheck.running.machine import WINDOW_NAME, Infeasible, Machine, Signal
+from ampcheck.running.remembering import remembered
 from ampcheck.running.roles import freeze, owners_of
 from ampcheck.running.truth import is_decided, truth
 
@@ -62,7 +63,7 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
     if machine.depth > 0 and outer and isinstance(target, p.Name):
         machine.hint = target.id
     try:
-        value = machine.evaluate(source)
+        value = remembered(machine, source, lambda: machine.evaluate(source))
     finally:
         machine.hint = outer
     if isinstance(value, v.Instance) and not value.id:
@@ -225,10 +226,11 @@ def _leaves(body: tuple[p.Stmt, ...]) -> bool:
 def _for(machine: Machine, node: p.For) -> None:
     iterable = machine.evaluate(node.iterable)
     outer = machine.is_outer(node)
+    idle = node in machine.layout.idle and not _yields(node)
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
     try:
-        for index, value in enumerate(iterate(machine, iterable, node, outer)):
+        for index, value in enumerate(iterate(machine, iterable, node, outer, single=idle)):
             if not _iteration(
                 machine, node, index, counted, lambda x=value: bind_target(machine, node.target, x)
             ):
@@ -236,6 +238,10 @@ def _for(machine: Machine, node: p.For) -> None:
         machine.execute(node.orelse)
     finally:
         machine.loops.pop()
+
+
+def _yields(node: p.Node) -> bool:
+    return any(isinstance(n, p.Yield) for n in p.walk(node))
 
 
 def _window_of(iterable: v.Value) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ampcheck import program as p
+from ampcheck.lowering.names import EVENT_NAMES
 
 __all__ = ["Layout", "lay_out"]
 
@@ -20,6 +21,7 @@ class Layout:
     """Facts about a program's functions and loops.
 
     `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
+    `idle`: loops with no event in them;
     `gates`: ifs that an optimizer's step depends on; `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function; `roots`:
     functions that hold part of a step, those first that nobody else who holds one calls;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
@@ -30,6 +32,7 @@ class Layout:
     batches: set[p.Node] = field(default_factory=set)
     window_tests: set[p.Node] = field(default_factory=set)
     gates: set[p.Node] = field(default_factory=set)
+    idle: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
     roots: list[p.FunctionDef] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
@@ -57,9 +60,11 @@ def lay_out(module: p.Module) -> Layout:
             by_name.setdefault(name, []).append(function)
     steps = _closure(functions, mentions, by_name, STEP_NAMES)
     backwards = _closure(functions, mentions, by_name, frozenset({"backward"}))
+    holders = _closure(functions, mentions, by_name, EVENT_NAMES)
+    eventful = {name for name, fs in by_name.items() if any(f in holders for f in fs)} | EVENT_NAMES
     loops = _loop_holders(functions, by_name, backwards, mentions)
     for body in [module.body, *(f.body for f in functions)]:
-        _find_loops(body, by_name, backwards, loops, layout)
+        _find_loops(body, by_name, backwards, loops, layout, eventful)
     layout.window_tests = _window_tests(module.body)
     stepping = {f.name for f in functions if any(_steps(n) for n in p.walk(*f.body))}
     for node in p.walk(*module.body):
@@ -161,6 +166,7 @@ def _find_loops(
     backwards: set[p.FunctionDef],
     loops: set[p.FunctionDef],
     layout: Layout,
+    eventful: set[str],
 ) -> None:
     names = {name for name, fs in by_name.items() if any(f in backwards for f in fs)} | {"backward"}
     looping = {name for name, fs in by_name.items() if any(f in loops for f in fs)}
@@ -172,6 +178,8 @@ def _find_loops(
             layout.outer.add(node)
         elif _mentions(node.body) & names:
             layout.batches.add(node)
+        elif not _mentions(node.body) & eventful:
+            layout.idle.add(node)
 
 
 def _steps(node: p.Node, stepping: set[str] | frozenset[str] = frozenset()) -> bool:

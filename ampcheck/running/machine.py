@@ -91,6 +91,7 @@ class Machine(ABC):
         self.tick = -1
         self.last_backward: tuple[tuple[Site, int], ...] | None = None
         self.readings = 0
+        self.touched = 0
         self.called = 0
         self.entered: set[p.Node] = set()
         self.unsynced: list[str] = []
@@ -106,6 +107,8 @@ class Machine(ABC):
         self.loops: list[str] = []
         self.stacks: list[v.Context] = []
         self.forking: set[p.Node] = set()
+        self.impure: set[p.Node] = set()
+        self.memory: dict[p.Node, tuple[object, v.Value, object]] = {}
         self.loaders: set[str] = set()
         self.unbound: dict[str, v.Unknown] = {}
         self.named: set[str] = set()
@@ -172,6 +175,12 @@ class Machine(ABC):
         elif context.kind == "no_grad":
             self.no_grad -= 1
 
+    @property
+    def doings(self) -> tuple[int, ...]:
+        """Changes whenever this run does more than compute: events, calls, roles, choices."""
+        choices = self.choices
+        return len(self.records), self.called, len(self.roles), len(choices.taken), len(choices.varying), self.touched
+
     # --- memory -----------------------------------------------------------------------------------------------
 
     def store(self, where: dict[Any, v.Value], key: Any, value: v.Value) -> None:
@@ -201,6 +210,7 @@ class Machine(ABC):
 
     def touch(self) -> None:
         """Say that something is about to happen that a trial of two arms cannot undo."""
+        self.touched += 1
         if self.trial is not None:
             raise MustFork
 

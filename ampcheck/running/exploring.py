@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
-from ampcheck.events import Site
+from ampcheck.events import Event, Site
 from ampcheck.running.choices import PATTERNS, Choices, Deviation
 from ampcheck.running.interpreter import Interpreter
 from ampcheck.running.layout import Layout, lay_out
@@ -14,10 +15,14 @@ from ampcheck.running.machine import Cap, Infeasible
 from ampcheck.running.roots import start
 from ampcheck.running.setting import Setting
 from ampcheck.running.traces import trace_of
-from ampcheck.trace import Trace
+from ampcheck.trace import Guard, Trace
 
 __all__ = ["Exploration", "Truncation", "explore"]
 
+Signature = tuple[object, tuple[tuple[Event, tuple[Guard, ...], tuple[int, ...]], ...]]
+
+# Two options at a time: a fault that needs three of them off their usual value is not looked for.
+MAX_FLIPS = 2
 MAX_RUNS = 256
 MAX_RESTARTS = 10
 
@@ -52,6 +57,26 @@ def explore(module: p.Module) -> Exploration:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A run to be made: the first choices, the deviation, the trace and choices of the run it varies, and how many
+    options are not as usual.
+    """
+
+    script: tuple[bool, ...] = ()
+    deviation: Deviation | None = None
+    parent: Signature | None = None
+    known: frozenset[str] = frozenset()
+    flips: int = 0
+
+
+def _signature(trace: Trace | None) -> Signature | None:
+    """What two runs have in common that no rule can tell apart."""
+    if trace is None:
+        return None
+    return trace.window, tuple((r.event, r.guards, r.iteration) for r in trace.records)
+
+
 class _Root:
     """One root's exploration."""
 
@@ -79,33 +104,44 @@ class _Root:
         return self.entered
 
     def _runs(self, setting: Setting) -> Iterator[Trace]:
-        pending: list[tuple[tuple[bool, ...], Deviation | None]] = [((), None)]
-        seen = set(pending)
-        count = 0
-        while pending:
-            if count >= MAX_RUNS:
-                self._truncate(
-                    f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored"
-                )
+        """All runs of the root, depth first.
+
+        A choice that changes nothing in the trace is taken to change nothing in any other combination either: only
+        what it newly leads to is explored further.
+        """
+        pending = [_Plan()]
+        seen: set[Signature] = set()
+        for count in itertools.count():
+            if not pending:
                 return
-            count += 1
-            script, deviation = pending.pop(0)
-            choices = Choices(script, deviation)
+            if count >= MAX_RUNS:
+                self._truncate(f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored")
+                return
+            plan = pending.pop(0)
+            choices = Choices(plan.script, plan.deviation)
             trace = self._one(choices, setting)
             if setting.grown:
                 return
-            more = [
-                ((*choices.taken[:i], not choices.taken[i]), deviation)
-                for i in range(len(script), len(choices.taken))
-            ]
-            if deviation is None and trace is not None:
-                more += [(tuple(choices.taken), Deviation(t, q)) for t in choices.varying for q in PATTERNS]
-            for item in more:
-                if item not in seen:
-                    seen.add(item)
-                    pending.append(item)
-            if trace is not None:
-                yield trace
+            signature = _signature(trace)
+            news = signature is None or signature != plan.parent
+            texts = list(choices.invariant)
+            for i in range(len(plan.script), len(choices.taken)):
+                if plan.flips < MAX_FLIPS and (news or texts[i] not in plan.known):
+                    flipped = (*choices.taken[:i], not choices.taken[i])
+                    pending.append(_Plan(flipped, plan.deviation, signature, frozenset(texts), plan.flips + 1))
+            if trace is None or not news or (plan.deviation is None and signature in seen):
+                continue
+            seen.add(signature)
+            yield trace
+            if plan.deviation is None and plan.flips < MAX_FLIPS:
+                for text in choices.varying:
+                    deviation = Deviation(text, "always")
+                    plan_ = _Plan(tuple(choices.taken), deviation, signature, frozenset(texts), plan.flips)
+                    pending.append(plan_)
+            elif plan.deviation is not None and plan.deviation.pattern == "always":
+                for pattern in PATTERNS[1:]:
+                    deviation = Deviation(plan.deviation.text, pattern)
+                    pending.append(replace(plan, deviation=deviation))
 
     def _one(self, choices: Choices, setting: Setting) -> Trace | None:
         machine = Interpreter(self.module, self.layout, choices, setting)
