@@ -168,7 +168,10 @@ def _belongs_elsewhere(trace: Trace, used: Record, backward: Record, again: Reco
     if same_micro_batch(used, again) and (zero is None or zero.index > backward.index):
         return True  # still the same window: a premature step or unscale
     if isinstance(event, Unscale):
-        return not fresh(trace, used, event.optimizer) or added_to_unscaled(trace, used) is not None
+        return not fresh(trace, used, event.optimizer) or any(
+            # Premature once is premature always: in an epoch's tail it only looks like the last of its window.
+            added_to_unscaled(trace, r) is not None for r, _ in trace.of(Unscale) if r.event.site == event.site
+        )
     last = previous_update(trace, used.index, event.scaler)
     source = previous_backward(trace, used.index, event.optimizer)
     too_early = last is not None and source is not None and last.index > source.index

@@ -53,6 +53,7 @@ class _Slice:
     def __init__(self, body: tuple[p.Stmt, ...]) -> None:
         self.names = set(EVENT_NAMES)
         self.holders: set[str] = set()
+        self._holds = True
         self._gradients = {"grad", "main_grad"}
         self._parameters = {
             f.name: {q.name for q in f.parameters} for f in p.walk(*body) if isinstance(f, p.FunctionDef)
@@ -71,7 +72,9 @@ class _Slice:
         """Whether a statement matters; if it does, so does all that it mentions."""
         match statement:
             case p.FunctionDef(name=name) | p.ClassDef(name=name):
+                outer, self._holds = self._holds, name in self.holders | self.names or isinstance(statement, p.ClassDef)
                 matters = self._block(statement.body)
+                self._holds = outer
                 if matters:
                     self.holders.add(name)
                 if matters or name in self.names:
@@ -87,10 +90,13 @@ class _Slice:
         if isinstance(statement, p.ExprStmt):
             matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
         elif isinstance(statement, JUMPS):
-            matters = True
+            # A jump decides whether events happen only where there are any.
+            matters = self._holds
         if matters:
             self.names |= used
-        return matters and not isinstance(statement, (p.Return, p.Assert))
+        if used & EVENT_NAMES and isinstance(statement, p.Assign):
+            self.names |= bound  # ``clip = torch.nn.utils.clip_grad_norm_`` is called by another name
+        return matters
 
     def _follow_gradients(self, statement: p.Stmt, bound: set[str], used: set[str]) -> None:
         """What is bound to gradients matters, and so do the parameters of functions that are given them."""

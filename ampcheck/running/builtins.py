@@ -51,6 +51,8 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
     base = name.removesuffix("_")
     if base in ("nan_to_num", "where", "masked_fill"):
         result = v.Gradient(gradient.parameters, "hide")
+    elif base.endswith("_like"):
+        return v.Unknown(f"{base}(...)")
     elif base in ("clamp", "clip"):
         result = v.Gradient(gradient.parameters, "clamp")
     elif base in ("sign", "normalize", "round", "quantize"):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ampcheck import program as p
+from ampcheck.events import Site
 from ampcheck.lowering.names import EVENT_NAMES
 
 __all__ = ["Layout", "lay_out"]
@@ -29,6 +30,7 @@ class Layout:
     """
 
     outer: set[p.Node] = field(default_factory=set)
+    outer_sites: set[Site] = field(default_factory=set)
     batches: set[p.Node] = field(default_factory=set)
     window_tests: set[p.Node] = field(default_factory=set)
     gates: set[p.Node] = field(default_factory=set)
@@ -176,6 +178,7 @@ def _find_loops(
         inner = [n for n in p.walk(*node.body) if isinstance(n, (p.For, p.While))]
         if any(_mentions(n.body) & names for n in inner) or _mentions(node.body) & looping:
             layout.outer.add(node)
+            layout.outer_sites.add(node.site)
         elif _mentions(node.body) & names:
             layout.batches.add(node)
         elif not _mentions(node.body) & eventful:
@@ -188,7 +191,7 @@ def _steps(node: p.Node, stepping: set[str] | frozenset[str] = frozenset()) -> b
         return False
     match node.func:
         case p.Attribute(attr="step", value=p.Name(id=owner) | p.Attribute(attr=owner)):
-            return bool(node.arguments) or "opt" in owner.lower()
+            return bool(node.arguments) or "opt" in owner.lower() or (owner == "self" and "step" in stepping)
         case p.Attribute(attr=name) | p.Name(id=name):
             return name in stepping
         case _:

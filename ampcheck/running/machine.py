@@ -242,7 +242,10 @@ class Machine(ABC):
     @property
     def epoch(self) -> int:
         """The iteration of the outermost loop where loops are nested."""
-        return self.path[0][1] if len(self.path) > 1 else 0
+        if not self.path:
+            return 0
+        site, index = self.path[0]
+        return index if len(self.path) > 1 or site in self.layout.outer_sites else 0
 
     def begin_micro(self) -> int:
         """The number of the micro-batch of a backward that happens now."""
