@@ -189,6 +189,8 @@ def steps_within_window(trace: Trace, record: Record) -> bool:
         return False
     updates = (find(trace, record.index, step.scaler) for find in (next_update, previous_update))
     update = next((u for u in updates if u is not None), None)
+    if update is not None and len(update.iteration) != len(record.iteration):
+        return False  # a block after the loop that flushes its tail
     return update is not None and bool(
         boundary_guards_beyond(update, record) or _jumps(trace, record, update)
     )

@@ -80,7 +80,7 @@ def lay_out(module: p.Module) -> Layout:
     called = {f.name for f in steps} | {layout.classes[f].name for f in steps if f in layout.classes}
     for statement in module.body:
         if not isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import)):
-            if _mentions((statement,)) & (STEP_NAMES | called):
+            if _calls(statement) & (STEP_NAMES | called):
                 layout.holding.add(statement)
     return layout
 
@@ -120,6 +120,12 @@ def _mentions(body: tuple[p.Stmt, ...]) -> set[str]:
             names.add(node.attr)
         stack.extend(p.children(node))
     return names
+
+
+def _calls(statement: p.Stmt) -> set[str]:
+    """The bare names of what a statement calls."""
+    functions = [n.func for n in p.walk(statement) if isinstance(n, p.Call)]
+    return {f.attr if isinstance(f, p.Attribute) else f.id for f in functions if isinstance(f, (p.Attribute, p.Name))}
 
 
 def _closure(
