@@ -48,15 +48,13 @@ class Act:
     """One event to be executed, at a micro-batch.
 
     `guards` are evaluated when it is executed, as far as they ask for the scale or for finiteness.  `if_stepped`: only
-    where the latest step of these optimizers was not skipped.  `if_reached`: only where one of these owners holds a
-    gradient.  `divisor` divides a backward's loss beyond its unit.
+    where the latest step of these optimizers was not skipped.  `divisor` divides a backward's loss beyond its unit.
     """
 
     event: ev.Event
     micro: int
     guards: tuple[Guard, ...] = ()
     if_stepped: tuple[str, ...] = ()
-    if_reached: tuple[str, ...] = ()
     divisor: int = 1
 
 
@@ -142,10 +140,9 @@ def correct(
         dirty |= set(record.event.reaches)
         yield _backward(record, record.event, practice, taking, micros)
         if record.index in groups:
-            yield from _close(
-                groups[record.index], practice, perhaps_nothing=_may_be_skipped(groups[record.index], records)
-            )
-            dirty -= {*groups[record.index].optimizers, *practice.free}
+            group = groups[record.index]
+            yield from _close(group, practice)
+            dirty -= {*group.optimizers, *practice.free}
 
 
 def _groups(
@@ -190,14 +187,12 @@ def _backward(
     synced = not taking or any(micros[c.takes[-1]] == record.micro for c in taking)
     forwards = tuple(replace(f, bypassed=False, synced=synced) for f in event.loss.forwards)
     loss = replace(event.loss, parts=parts, forwards=forwards)
-    guards = tuple(g for g in record.guards if g.finite)
-    return Act(replace(event, loss=loss, synced=synced), record.micro, guards, divisor=divisor)
+    return Act(replace(event, loss=loss, synced=synced), record.micro, divisor=divisor)
 
 
-def _close(group: _Group, practice: Practice, perhaps_nothing: bool) -> Iterator[Act]:
+def _close(group: _Group, practice: Practice) -> Iterator[Act]:
     """unscale_, reads and edits and clip, step, update, zero, schedule, average."""
-    for act in _closing_acts(group, practice):
-        yield replace(act, if_reached=group.optimizers) if perhaps_nothing else act
+    yield from _closing_acts(group, practice)
     micro = group.micro
     yield Act(ev.ZeroGrad(owners=(*group.optimizers, *practice.free), site=group.site), micro)
     stepping = {c.optimizer for c in group.closings if c.steps}
@@ -208,12 +203,6 @@ def _close(group: _Group, practice: Practice, perhaps_nothing: bool) -> Iterator
         if optimizer in stepping:
             guarded = average.average in practice.guarded
             yield Act(average, micro, if_stepped=(optimizer,) if guarded else ())
-
-
-def _may_be_skipped(group: _Group, records: Sequence[Record]) -> bool:
-    """Whether a test for finiteness stands before a backward of the group, so that it may have no gradient."""
-    takes = {index for c in group.closings for index in c.takes}
-    return any(r.index in takes and any(g.finite for g in r.guards) for r in records)
 
 
 def _closing_acts(group: _Group, practice: Practice) -> Iterator[Act]:
@@ -234,7 +223,7 @@ def _closing_acts(group: _Group, practice: Practice) -> Iterator[Act]:
             )
             yield Act(share, micro)
     for extra in practice.before:
-        if meant(extra):
+        if meant(extra) or (extra.owners and set(extra.owners) <= set(practice.free)):
             owners = tuple(o for o in extra.owners if o in optimizers or o in practice.free)
             yield Act(replace(extra, owners=owners), micro)
     for closing in group.closings:

@@ -170,7 +170,9 @@ def _belongs_elsewhere(trace: Trace, used: Record, backward: Record, again: Reco
     if isinstance(event, Unscale):
         return not fresh(trace, used, event.optimizer) or any(
             # Premature once is premature always: in an epoch's tail it only looks like the last of its window.
-            added_to_unscaled(trace, r) is not None for r, _ in trace.of(Unscale) if r.event.site == event.site
+            added_to_unscaled(trace, r) is not None
+            for r, _ in trace.of(Unscale)
+            if r.event.site == event.site
         )
     last = previous_update(trace, used.index, event.scaler)
     source = previous_backward(trace, used.index, event.optimizer)

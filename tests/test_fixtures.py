@@ -13,12 +13,15 @@ from ampcheck.events import Step
 from ampcheck.finding import Finding
 from ampcheck.replay import compare, replay
 from ampcheck.rule import Rule
+from ampcheck.trace import Trace
 from tests.expectations import FIXTURES, Place, expected, fixture_files, is_right, label
 
 CERTAIN = Options(select=frozenset(), ignore=frozenset(), possible=False)
 RULES = {rule.code: rule for rule in registry.built_in()}
-# They report on files and on ampcheck itself, and are not fixtures of a training loop.
-WITHOUT_SHAPES = frozenset({"AMP900", "AMP902", "AMP903"})
+# Files that cannot be read or not be explored to the end come in fewer shapes than training loops do, and no file
+# makes ampcheck itself fail: that is tested by breaking it.
+FEWER_SHAPES = frozenset({"AMP900", "AMP902"})
+NO_SHAPES = frozenset({"AMP903"})
 
 
 def findings_in(path: Path) -> tuple[Finding, ...]:
@@ -39,16 +42,15 @@ def test_names_and_comments_agree(path: Path) -> None:
         assert expected(path)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: f"{rule.code}-{rule.name}")
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.code not in NO_SHAPES], ids=lambda rule: rule.name
+)
 def test_every_rule_has_three_wrong_shapes_and_two_right_ones(rule: Rule) -> None:
-    folder = rule.name.replace("-", "_")
-    assert (FIXTURES / folder).is_dir()
-    if rule.code in WITHOUT_SHAPES:
-        return
-    files = fixture_files(folder)
+    files = fixture_files(rule.name.replace("-", "_"))
     wrong = [path for path in files if rule.code in {place.code for place in expected(path)}]
-    assert len(wrong) >= 3
-    assert len([path for path in files if is_right(path)]) >= 2
+    right = [path for path in files if is_right(path)]
+    assert len(wrong) >= (1 if rule.code in FEWER_SHAPES else 3)
+    assert len(right) >= (1 if rule.code in FEWER_SHAPES else 2)
 
 
 @pytest.mark.parametrize("path", fixture_files("constructs"), ids=label)
@@ -73,15 +75,25 @@ def test_every_error_with_an_oracle_is_confirmed() -> None:
 
 
 def test_right_fixtures_replay_like_a_correct_loop() -> None:
-    traces = [(path, t) for path in fixture_files() if is_right(path) for t in traces_of(str(path))]
-    stepping = [(path, trace) for path, trace in traces if any(trace.of(Step))]
-    deviations = compare([trace for _, trace in stepping], device="cpu")
-    assert stepping
+    runs = [
+        (path, trace)
+        for path in fixture_files()
+        if is_right(path)
+        for trace in traces_of(str(path))
+        if any(trace.of(Step)) and not _is_cut_short(trace)
+    ]
+    deviations = compare([trace for _, trace in runs], device="cpu")
+    assert len({path for path, _ in runs}) >= 50
     assert not {
         f"{label(path)} {trace.root} {trace.condition}": found
-        for (path, trace), found in zip(stepping, deviations, strict=True)
+        for (path, trace), found in zip(runs, deviations, strict=True)
         if found
     }
+
+
+def _is_cut_short(trace: Trace) -> bool:
+    """Whether a test of the user's own that no scenario decides has chosen among the run's iterations."""
+    return any(g.varying and not g.finite and g.skip is None for g in trace.choices)
 
 
 def _has_oracle(finding: Finding) -> bool:

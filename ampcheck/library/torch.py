@@ -19,9 +19,43 @@ __all__ = [
 ]
 
 OPTIMIZERS = frozenset(
-    "SGD Adam AdamW Adamax NAdam RAdam Adagrad Adadelta RMSprop Rprop ASGD SparseAdam Adafactor Muon "
-    "AdamW8bit Adam8bit PagedAdamW8bit PagedAdamW FusedAdam FusedLAMB FusedSGD LAMB Lamb Lion Prodigy Ranger RangerLars "
-    "DeepSpeedCPUAdam AdaBelief AdaBound SophiaG ScaledAdam RAdamScheduleFree AdamWScheduleFree SGDScheduleFree".split()
+    [
+        "SGD",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "NAdam",
+        "RAdam",
+        "Adagrad",
+        "Adadelta",
+        "RMSprop",
+        "Rprop",
+        "ASGD",
+        "SparseAdam",
+        "Adafactor",
+        "Muon",
+        "AdamW8bit",
+        "Adam8bit",
+        "PagedAdamW8bit",
+        "PagedAdamW",
+        "FusedAdam",
+        "FusedLAMB",
+        "FusedSGD",
+        "LAMB",
+        "Lamb",
+        "Lion",
+        "Prodigy",
+        "Ranger",
+        "RangerLars",
+        "DeepSpeedCPUAdam",
+        "AdaBelief",
+        "AdaBound",
+        "SophiaG",
+        "ScaledAdam",
+        "RAdamScheduleFree",
+        "AdamWScheduleFree",
+        "SGDScheduleFree",
+    ]
 )
 
 SCALERS = frozenset({"GradScaler", "ShardedGradScaler"})
@@ -71,10 +105,32 @@ CLIPS: dict[str, Literal["norm", "value"]] = {
 AUTOCASTS = frozenset({"autocast"})
 
 LOSSES = frozenset(
-    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
-    "binary_cross_entropy_with_logits cosine_embedding_loss triplet_margin_loss ctc_loss CrossEntropyLoss NLLLoss "
-    "MSELoss L1Loss SmoothL1Loss HuberLoss KLDivLoss BCELoss BCEWithLogitsLoss CTCLoss TripletMarginLoss "
-    "CosineEmbeddingLoss".split()
+    [
+        "cross_entropy",
+        "nll_loss",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "kl_div",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cosine_embedding_loss",
+        "triplet_margin_loss",
+        "ctc_loss",
+        "CrossEntropyLoss",
+        "NLLLoss",
+        "MSELoss",
+        "L1Loss",
+        "SmoothL1Loss",
+        "HuberLoss",
+        "KLDivLoss",
+        "BCELoss",
+        "BCEWithLogitsLoss",
+        "CTCLoss",
+        "TripletMarginLoss",
+        "CosineEmbeddingLoss",
+    ]
 )
 
 # Objects whose engines own the training step; their models are separate files of this package, later.

@@ -145,15 +145,16 @@ class Expressions:
         if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
             return p.Subscript(site, value, self.expr(node.slice[0].slice.value))
         if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Slice):
-            part = node.slice[0].slice
-            return p.Subscript(
-                site, value, p.Slice(site, self.maybe(part.lower), self.maybe(part.upper), self.maybe(part.step))
-            )
+            span = node.slice[0].slice
+            lower, upper = self.maybe(span.lower), self.maybe(span.upper)
+            return p.Subscript(site, value, p.Slice(site, lower, upper, self.maybe(span.step)))
         operands: list[p.Expr] = []
         for element in node.slice:
             part = element.slice
-            bounds = (part.value,) if isinstance(part, cst.Index) else (part.lower, part.upper, part.step)
-            operands += [self.expr(b) for b in bounds if b is not None]
+            if isinstance(part, cst.Index):
+                operands.append(self.expr(part.value))
+            elif isinstance(part, cst.Slice):
+                operands += [self.expr(b) for b in (part.lower, part.upper, part.step) if b is not None]
         return p.Subscript(site, value, p.Opaque(site, tuple(operands)))
 
     def _binary(self, node: cst.BinaryOperation) -> p.Expr:

@@ -72,7 +72,10 @@ class _Slice:
         """Whether a statement matters; if it does, so does all that it mentions."""
         match statement:
             case p.FunctionDef(name=name) | p.ClassDef(name=name):
-                outer, self._holds = self._holds, name in self.holders | self.names or isinstance(statement, p.ClassDef)
+                outer, self._holds = (
+                    self._holds,
+                    name in self.holders | self.names or isinstance(statement, p.ClassDef),
+                )
                 matters = self._block(statement.body)
                 self._holds = outer
                 if matters:
@@ -104,7 +107,9 @@ class _Slice:
             return
         more = set(bound)
         for node in p.walk(statement) if not isinstance(statement, NESTING) else ():
-            if isinstance(node, p.Call) and any(_mentioned([a.value]) & self._gradients for a in node.arguments):
+            if isinstance(node, p.Call) and any(
+                _mentioned([a.value]) & self._gradients for a in node.arguments
+            ):
                 more |= self._parameters.get(_called(node), set())
         self._gradients |= more
         self.names |= more
@@ -115,10 +120,7 @@ class _Slice:
         if known is not None:
             return known
         bound: set[str] = set()
-        if isinstance(statement, NESTING):
-            heads = _heads(statement)
-        else:
-            heads = (statement,)
+        heads = _heads(statement) if isinstance(statement, NESTING) else (statement,)
         for target in _targets(statement):
             bound |= _bound(target)
         for node in p.walk(*heads):
@@ -175,7 +177,7 @@ def slice_module(module: p.Module) -> p.Module:
 
 
 def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple[p.Stmt, ...]:
-    kept = []
+    kept: list[p.Stmt] = []
     for statement in body:
         match statement:
             case p.FunctionDef() | p.ClassDef():
@@ -195,7 +197,9 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple
                 if inner or any(_has_events(context) for context, _ in statement.items):
                     kept.append(replace(statement, body=inner))
             case p.Try():
-                blocks = [_kept(b, names, holders) for b in (statement.body, statement.orelse, statement.final)]
+                blocks = [
+                    _kept(b, names, holders) for b in (statement.body, statement.orelse, statement.final)
+                ]
                 handlers = tuple(_kept(h, names, holders) for h in statement.handlers)
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))

@@ -69,7 +69,7 @@ class Statements(Expressions):
     def _with(self, node: cst.With) -> p.Stmt:
         items = tuple(
             (self.expr(i.item), self.maybe(i.asname.name if i.asname else None)) for i in node.items
-        )  # type: ignore[arg-type]
+        )
         return p.With(self.site(node), items, self.block(node.body))
 
     def _try(self, node: cst.Try | cst.TryStar) -> p.Stmt:

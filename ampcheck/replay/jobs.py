@@ -5,30 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ampcheck.replay.references import excerpt, references, user_acts
+from ampcheck.replay.references import excerpt, references, until, user_acts
 from ampcheck.replay.script import cast, write
-from ampcheck.trace import Record, Trace
+from ampcheck.replay.unfolding import unfold
+from ampcheck.trace import Trace
 
 __all__ = ["job"]
 
 
 def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold."""
-    whole, part = trace.records, excerpt(trace, *needed)
-    loop, _ = references(trace, whole)
-    members = cast(trace, loop)
+    unfolded = unfold(trace)
+    user, normal = unfolded.user, unfolded.normal
+    loop, _ = references(normal, normal.records)
+    members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
 
-    def scripts(records: tuple[Record, ...]) -> dict[str, Any]:
-        _, acceptable = references(trace, records)
+    def scripts(stop: int | None) -> dict[str, Any]:
+        _, acceptable = references(normal, until(normal, stop))
         return {
-            "user": write(trace, user_acts(trace, records), members),
-            "references": [(r.name, write(trace, r.acts, members)) for r in acceptable],
+            "user": write(user, user_acts(until(user, stop)), members),
+            "references": [(r.name, write(normal, r.acts, members)) for r in acceptable],
         }
 
     return {
         "members": members,
-        "excerpt": scripts(part),
-        "whole": scripts(whole) if part != whole else scripts(part),
+        "excerpt": scripts(excerpt(user, *(unfolded.places.get(n, 0) for n in needed))),
+        "whole": scripts(None),
         "oracle": list(oracle),
         "bfloat16": loop.bfloat16,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Protocol
 
@@ -103,6 +103,7 @@ class Machine:
         self.scalers: dict[str, torch.amp.GradScaler] = {}
         self.seen = Observed()
         self.readings: dict[int, float] = {}
+        self.tests: dict[str, bool] = {}
         self.fired: dict[str, bool] = {}
         self.since_step: dict[str, set[int]] = {}
         self.before_unscale: dict[str, Vector] = {}
@@ -157,7 +158,7 @@ class Machine:
 
     def finish(self) -> Observed:
         """What was observed, with the parameters and scales at the end."""
-        self._sample_scales()
+        self._sample_scales(self.scalers)
         self.seen.parameters = {
             name: self._values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
         }
@@ -166,23 +167,20 @@ class Machine:
     def _holds(self, test: Op, op: Op) -> bool:
         if "stepped" in test:
             return all(self.fired.get(o, False) for o in test["stepped"])
-        if "reached" in test:
-            return next(self._grads(test["reached"]), None) is not None
         if "scale" in test:
             left, comparison, right = test["scale"]
             if left not in self.readings or right not in self.readings:
                 return True
             return COMPARISONS[comparison](self.readings[left], self.readings[right]) == bool(test["holds"])
-        return self._is_finite(test["finite"], op) == bool(test["holds"])
+        if test["key"] not in self.tests:
+            self.tests[test["key"]] = self._is_finite(test["finite"], op)
+        return self.tests[test["key"]] == bool(test["holds"])
 
     def _is_finite(self, what: str, op: Op) -> bool:
-        if op["do"] == "backward":
-            rows = [self._gradients(op, owner) for owner in op["reaches"]]
-            self.losses_finite = all(bool(torch.isfinite(r).all()) for r in rows)
-            return self.losses_finite
         if what == "loss":
             return self.losses_finite
-        owners = op.get("owners") or [op["optimizer"]] if "optimizer" in op else self.members["owners"]
+        owner = op.get("optimizer")
+        owners = [owner] if owner else op.get("owners") or self.members["owners"]
         return all(bool(torch.isfinite(g).all()) for g in self._grads(owners))
 
     @contextmanager
@@ -214,7 +212,7 @@ class Machine:
         return torch.tensor(rows, device=self.device)
 
     def _do_backward(self, op: Op) -> None:
-        self._sample_scales()
+        self._sample_scales({s for unit in op["parts"] for s in unit["scale"]})
         total = torch.zeros((), device=self.device)
         self.losses_finite = True
         with ExitStack() as stack:
@@ -228,7 +226,8 @@ class Machine:
             if not op["synced"]:
                 for owner in set(op["reaches"]) & set(self.wrappers):
                     stack.enter_context(self.wrappers[owner].no_sync())
-            total.backward()  # type: ignore[no-untyped-call]
+            if op["reaches"]:
+                total.backward()  # type: ignore[no-untyped-call]
         for owner in op["reaches"]:
             self.before_unscale[owner] = self._gradient(owner)
 
@@ -336,8 +335,8 @@ class Machine:
     def _scale(self, name: str) -> float:
         return float(self.scalers[name].get_scale())
 
-    def _sample_scales(self) -> None:
-        for name in self.scalers:
+    def _sample_scales(self, names: Iterable[str]) -> None:
+        for name in names:
             self.seen.scale[name].append(self._scale(name) / self._first_scale(name))
 
     def _grads(self, owners: Sequence[str]) -> Iterator[Tensor]:

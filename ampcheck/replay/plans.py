@@ -7,6 +7,7 @@ across epochs.  A loop that declares none closes where it steps (GAN, truncated 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,8 +18,6 @@ from ampcheck.replay.practice import Loop, Slot
 from ampcheck.trace import Record
 
 __all__ = ["Plan", "plans"]
-
-BEFORE = -(10**9)  # an index before every record
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +52,80 @@ TAILS = (
 )
 
 
+class _Course:
+    """One optimizer's part in a loop: the backwards that reach it, and the indices of what happens to it."""
+
+    def __init__(self, loop: Loop, optimizer: str) -> None:
+        self.loop, self.optimizer = loop, optimizer
+        records = loop.records
+        self.reaching = [r for r in records if self._reaches(r.event)]
+        self.steps = [r.index for r in records if self._is_step(r.event)]
+        self.zeroes = [r.index for r in records if self._is_zero(r.event)]
+        self.discards = list(self._discards()) if self.steps else []
+        self.thrown_away = list(self._thrown_away())
+        first = self.reaching[0].index if self.reaching else len(records)
+        # Whether the gradients are meant for steps, even where none is made.
+        self.is_used = any(index > first for index in self.zeroes) or any(
+            isinstance(r.event, ev.Unscale) and r.event.optimizer == optimizer for r in records
+        )
+
+    def _reaches(self, event: ev.Event) -> bool:
+        return isinstance(event, ev.Backward) and self.optimizer in event.reaches
+
+    def _is_step(self, event: ev.Event) -> bool:
+        return isinstance(event, ev.Step) and event.optimizer == self.optimizer
+
+    def _is_zero(self, event: ev.Event) -> bool:
+        return isinstance(event, ev.ZeroGrad) and self.optimizer in event.owners
+
+    def _discards(self) -> Iterator[int]:
+        """The updates by which a loop gives up gradients that it has unscaled: they are zeroed, never stepped."""
+        following: ev.Event | None = None
+        found = []
+        for record in reversed(self.loop.records):
+            event = record.event
+            if isinstance(event, ev.Update) and record.before.phase(event.scaler, self.optimizer) == UNSCALED:
+                if isinstance(following, ev.ZeroGrad | None):
+                    found.append(record.index)
+            elif self._is_step(event) or self._is_zero(event) or self._reaches(event):
+                following = event
+        return reversed(found)
+
+    def _thrown_away(self) -> Iterator[int]:
+        """Where an error handler throws gradients away: it zeroes them, and the rest of the iteration is skipped."""
+        last_jump: dict[tuple[int, ...], int] = {}
+        stepping: set[tuple[int, ...]] = set()
+        for record in self.loop.records:
+            if isinstance(record.event, ev.Jump):
+                last_jump[record.iteration] = record.index
+            elif self._is_step(record.event):
+                stepping.add(record.iteration)
+        for record in self.loop.records:
+            jumps = last_jump.get(record.iteration, BEFORE) > record.index
+            if jumps and self._is_zero(record.event) and record.iteration not in stepping:
+                yield record.index
+
+    def takes(self, after: int, until: int) -> list[Record]:
+        """The backwards after one index and before another, without what a handler has thrown away."""
+        thrown = _last_before(self.thrown_away, until)
+        return [r for r in self.reaching if max(after, thrown) < r.index < until]
+
+
+BEFORE = -1  # an index before every record
+
+
+def _last_before(indices: list[int], end: int) -> int:
+    place = bisect_left(indices, end)
+    return indices[place - 1] if place else BEFORE
+
+
 def plans(loop: Loop) -> Iterator[Plan]:
     """The acceptable plans of a loop, the likeliest first, equal ones once."""
-    seen: set[tuple[Closing, ...]] = set()
+    courses = [_Course(loop, optimizer) for optimizer in loop.optimizers]
     declared = any(k > 1 for k in loop.windows.values())
+    seen: set[tuple[Closing, ...]] = set()
     for tail in TAILS if declared else TAILS[:1]:
-        closings = tuple(_closings(loop, tail))
+        closings = tuple(_closings(courses, tail))
         if closings in seen:
             continue
         seen.add(closings)
@@ -68,130 +135,67 @@ def plans(loop: Loop) -> Iterator[Plan]:
             yield Plan(f"{name}, an update after each optimizer", closings, update_each=True)
 
 
-def _closings(loop: Loop, tail: _Tail) -> Iterator[Closing]:
-    """All closings in the order in which they come."""
+def _closings(courses: list[_Course], tail: _Tail) -> Iterator[Closing]:
+    """All closings in the order in which they come; after one backward, in the order of the optimizers."""
     found = []
-    for rank, optimizer in enumerate(loop.optimizers):
-        length = loop.windows[optimizer]
-        closings = _by_length(loop, optimizer, length, tail) if length > 1 else _by_steps(loop, optimizer)
+    for rank, course in enumerate(courses):
+        length = course.loop.windows[course.optimizer]
+        closings = _by_length(course, length, tail) if length > 1 else _by_steps(course)
         found += [(c.anchor, rank, c) for c in closings]
     yield from (c for _, _, c in sorted(found, key=lambda f: f[:2]))
 
 
-# --- declared windows ---
-
-
-def _by_length(loop: Loop, optimizer: str, length: int, tail: _Tail) -> Iterator[Closing]:
-    reaching = _reaching(loop, optimizer)
-    given_up = _discards(loop, optimizer)
+def _by_length(course: _Course, length: int, tail: _Tail) -> Iterator[Closing]:
+    """Closings after every `length` iterations."""
+    reached = [r.index for r in course.reaching]
     previous, number = BEFORE, -1
-    for epoch in loop.epochs:
-        slots = [s for s in epoch if not tail.by_count or any(s.start <= r.index < s.stop for r in reaching)]
+    for epoch in course.loop.epochs:
+        slots = [s for s in epoch if not tail.by_count or _last_before(reached, s.stop) >= s.start]
         number = number if tail.across else -1
+        begun = False
         for slot in slots:
             number += 1
+            begun = begun or slot.trains
+            if not begun:  # a prefix that a resumed run passes over
+                continue
             full = number % length == length - 1
             flush = tail.flushed and slot is slots[-1] and not full
             if not (full or flush):
                 continue
-            anchor = _anchor(loop, optimizer, slot, reaching)
-            takes = [r for r in reaching if previous < r.index <= anchor]
-            takes = _without_thrown_away(loop, optimizer, takes, anchor)
+            anchor = _anchor(course, slot, reached)
+            takes = course.takes(previous, anchor + 1)
             if tail.dropped:
                 takes = [r for r in takes if r.index >= epoch[0].start]
             if takes:
                 divisor = len({r.micro for r in takes}) if flush and tail.by_length else length
+                steps = _last_before(course.discards, slot.stop) < slot.start
                 indices = tuple(r.index for r in takes)
-                steps = not any(slot.start <= r.index < slot.stop for r in given_up)
-                yield Closing(optimizer, indices[-1], indices, divisor, steps)
+                yield Closing(course.optimizer, indices[-1], indices, divisor, steps)
             previous = max(previous, anchor)
 
 
-def _anchor(loop: Loop, optimizer: str, slot: Slot, reaching: list[Record]) -> int:
-    """The index of the backward after which an optimizer closes in an iteration."""
-    step = next((r.index for r in loop.records if slot.holds(r) and _is_step(r.event, optimizer)), slot.stop)
-    inside = [r.index for r in reaching if slot.start <= r.index < step]
-    before = [r.index for r in reaching if r.index < slot.stop]
-    return (inside or before or [BEFORE])[-1]
+def _anchor(course: _Course, slot: Slot, reached: list[int]) -> int:
+    """The index of the backward after which an optimizer closes in an iteration: where it steps, or at the end."""
+    first_step = bisect_left(course.steps, slot.start)
+    step = course.steps[first_step] if first_step < len(course.steps) else slot.stop
+    inside = _last_before(reached, min(step, slot.stop))
+    return inside if inside >= slot.start else _last_before(reached, slot.stop)
 
 
-# --- windows of the loop's own ---
-
-
-def _by_steps(loop: Loop, optimizer: str) -> Iterator[Closing]:
-    reaching = _reaching(loop, optimizer)
-    discards = {r.index for r in _discards(loop, optimizer)}
-    ends = [
-        (r.index, r.index not in discards)
-        for r in loop.records
-        if r.index in discards or _is_step(r.event, optimizer)
-    ]
-    if not loop.steps(optimizer):
-        ends = [(index + 1, True) for index in {r.micro: r.index for r in reaching}.values()]
+def _by_steps(course: _Course) -> Iterator[Closing]:
+    """Closings where the loop steps; where it never does, at the end of each micro-batch."""
+    ends = sorted([(index, True) for index in course.steps] + [(index, False) for index in course.discards])
+    if not ends and course.is_used:
+        ends = [(index + 1, True) for index in {r.micro: r.index for r in course.reaching}.values()]
     previous = BEFORE
     for end, steps in ends:
-        takes = [r for r in reaching if previous < r.index < end]
-        takes = _without_thrown_away(loop, optimizer, takes, end)
-        zeroed = max(
-            (r.index for r in loop.records if _zeroes(r.event, optimizer) and r.index < end), default=BEFORE
-        )
+        takes = course.takes(previous, end)
+        zeroed = _last_before(course.zeroes, end)
         takes = [r for r in takes if r.index > zeroed] or takes
         if takes:
             indices = tuple(r.index for r in takes)
-            yield Closing(optimizer, indices[-1], indices, 1, steps)
+            yield Closing(course.optimizer, indices[-1], indices, 1, steps)
         previous = end
-
-
-def _reaching(loop: Loop, optimizer: str) -> list[Record]:
-    return [r for r in loop.records if isinstance(r.event, ev.Backward) and optimizer in r.event.reaches]
-
-
-def _is_step(event: ev.Event, optimizer: str) -> bool:
-    return isinstance(event, ev.Step) and event.optimizer == optimizer
-
-
-def _zeroes(event: ev.Event, optimizer: str) -> bool:
-    return isinstance(event, ev.ZeroGrad) and optimizer in event.owners
-
-
-def _discards(loop: Loop, optimizer: str) -> list[Record]:
-    """The updates by which a loop gives up gradients that it has unscaled: they are zeroed, never stepped."""
-    found: list[Record] = []
-    if not loop.steps(optimizer):
-        return found
-    for record in loop.records:
-        event = record.event
-        if not isinstance(event, ev.Update) or record.before.phase(event.scaler, optimizer) != UNSCALED:
-            continue
-        following = (
-            r.event
-            for r in loop.records
-            if r.index > record.index
-            and (
-                _is_step(r.event, optimizer)
-                or _zeroes(r.event, optimizer)
-                or (isinstance(r.event, ev.Backward) and optimizer in r.event.reaches)
-            )
-        )
-        if isinstance(next(following, None), ev.ZeroGrad | None):
-            found.append(record)
-    return found
-
-
-def _without_thrown_away(loop: Loop, optimizer: str, takes: list[Record], before: int) -> list[Record]:
-    """Without what an error handler has thrown away: zeroed, and the rest of the micro-batch skipped."""
-    thrown = BEFORE
-    for record in loop.records:
-        if record.index > before or not _zeroes(record.event, optimizer):
-            continue
-        same = [r for r in loop.records if (r.epoch, r.iteration) == (record.epoch, record.iteration)]
-        jumps = any(isinstance(r.event, ev.Jump) and r.index > record.index for r in same)
-        if jumps and not any(_is_step(r.event, optimizer) for r in same):
-            thrown = record.index
-    return [r for r in takes if r.index > thrown]
-
-
-# --- updates ---
 
 
 def _updates_may_follow_each(loop: Loop, closings: tuple[Closing, ...]) -> bool:

@@ -30,10 +30,6 @@ class Slot:
     stop: int
     trains: bool
 
-    def holds(self, record: Record) -> bool:
-        """Whether a record belongs to it."""
-        return self.start <= record.index < self.stop and record.iteration == self.iteration
-
 
 @dataclass(frozen=True, slots=True)
 class Loop:
@@ -49,10 +45,6 @@ class Loop:
     windows: dict[str, int]
     epochs: tuple[tuple[Slot, ...], ...]
     bfloat16: bool
-
-    def steps(self, optimizer: str) -> bool:
-        """Whether an optimizer ever steps in these records."""
-        return any(isinstance(r.event, ev.Step) and r.event.optimizer == optimizer for r in self.records)
 
 
 def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
@@ -204,15 +196,16 @@ def _extras(
     trace: Trace, optimizers: tuple[str, ...], free: tuple[str, ...], scaled: bool
 ) -> tuple[tuple[Extra, ...], tuple[Extra, ...]]:
     """The clips, reads and edits, once each, with the owners they are meant for: before the step, and after it."""
-    places: dict[ev.Site, list[Record]] = {}
+    places: dict[
+        ev.Event, list[Record]
+    ] = {}  # a place in a helper may serve several owners: then it counts for each
     for record in trace.records:
         if isinstance(record.event, ev.Clip | ev.Edit | ev.Read | ev.Reduce):
-            places.setdefault(record.event.site, []).append(record)
+            places.setdefault(record.event, []).append(record)
     clipped = {o for rs in places.values() if isinstance(rs[0].event, ev.Clip) for o in _fresh_owners(rs)}
     before: list[Extra] = []
     after: list[Extra] = []
-    for records in places.values():
-        event = records[0].event
+    for event, records in places.items():
         assert isinstance(event, ev.Clip | ev.Edit | ev.Read | ev.Reduce)
         if isinstance(event, ev.Edit) and event.effect == "multiply":
             continue  # a factor of S, K or W is the protocol's affair; a mask changes no unit
@@ -313,6 +306,7 @@ def _averages(trace: Trace, optimizers: tuple[str, ...]) -> tuple[tuple[ev.Avera
 def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) -> Iterable[int]:
     """Records that a correct loop has in the same place: explicit updates, schedules of epochs, idle steps."""
     schedules, averages = _places(trace, ev.ScheduleStep), _places(trace, ev.AverageUpdate)
+    first_step = next((r.index for r, _ in trace.of(ev.Step)), 0)
     for record in records:
         match record.event:
             case ev.Update(explicit=True):
@@ -321,7 +315,8 @@ def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) 
                 if not any(optimizer in b.reaches for _, b in _backwards(records[: records.index(record)])):
                     yield record.index
             case ev.ScheduleStep(scheduler=role) if not _counts_updates(trace, schedules[role]):
-                yield record.index
+                if record.index > first_step:  # before it, a schedule warns
+                    yield record.index
             case ev.AverageUpdate(average=role) if _is_own_cadence(trace, averages[role]) or not optimizers:
                 yield record.index
             case _:

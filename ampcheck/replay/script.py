@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ampcheck import events as ev
 from ampcheck.protocol import Act
 from ampcheck.replay.practice import Loop
-from ampcheck.trace import Guard, Trace
+from ampcheck.replay.unfolding import NEGATIONS
+from ampcheck.trace import Trace
 
 __all__ = ["Cast", "Op", "cast", "write"]
 
 Op = dict[str, Any]
 Cast = dict[str, Any]
-
-NEGATIONS = ("isnan", "isinf", "is_nan", "is_inf")
 
 
 def cast(trace: Trace, loop: Loop) -> Cast:
@@ -108,23 +107,25 @@ def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
         op = _op(trace, act, members, count, begun)
         begun = begun or isinstance(act.event, ev.Backward)
         if op:
-            conditions = _conditions(act.guards)
+            conditions = _conditions(act, members)
             conditions += [{"stepped": list(act.if_stepped)}] if act.if_stepped else []
-            conditions += [{"reached": list(act.if_reached)}] if act.if_reached else []
             ops.append({**op, "micro": act.micro, **({"if": conditions} if conditions else {})})
     return ops
 
 
-def _conditions(guards: Sequence[Guard]) -> list[Op]:
+def _conditions(act: Act, members: Cast) -> list[Op]:
+    """The tests to make at run time; a test of finiteness is made once for a micro-batch, whoever asks first."""
     found: list[Op] = []
-    for guard in guards:
+    for guard in act.guards:
         if guard.skip:
             test = guard.skip
             found.append({"scale": [test.left, test.op, test.right], "holds": guard.holds})
-        elif guard.finite:
+        elif guard.text in members["tests"]:
             negated = any(word in guard.text for word in NEGATIONS)
             of_loss = "loss" in guard.text.lower() and "norm" not in guard.text.lower()
-            found.append({"finite": "loss" if of_loss else "gradients", "holds": guard.holds is not negated})
+            what = "loss" if of_loss else "gradients"
+            key = f"{guard.text} at {act.micro}"
+            found.append({"finite": what, "key": key, "holds": guard.holds is not negated})
     return found
 
 
@@ -183,7 +184,7 @@ def _backward(trace: Trace, event: ev.Backward, act: Act, members: Cast, count: 
             found = [f for f in event.loss.forwards if not models or f.model in models]
             sharded = any(f.wrapper == "fsdp" for f in found)  # it reads the switch in the backward
             synced = event.synced if sharded or not found else all(f.synced for f in found)
-            passes[owner] = {"synced": synced, "bypassed": any(f.bypassed for f in found)}
+            passes[owner] = {"synced": synced, "bypassed": bool(found) and all(f.bypassed for f in found)}
     return {
         "do": "backward",
         "nth": nth,

@@ -70,7 +70,7 @@ def text_of(value: v.Value) -> str:
             return f"not {text_of(left)}"
         case v.Formula(op=op, left=left, right=right) if right is not None:
             return f"{text_of(left)} {op} {text_of(right)}"
-        case v.Iterable_(text=text):
+        case v.Items(text=text):
             return text
         case v.Seq(items=items) if len(items) < 8:
             return "(" + ", ".join(text_of(item) for item in items) + ")"
@@ -360,7 +360,7 @@ def _limit(machine: Machine, op: str, counter: v.Value, limit: v.Value) -> v.Val
     match limit:
         case v.Unknown(text=text, flow=None, varying=False, role=None):
             spelling = text
-        case v.Number(value=int(number), symbol="", counter=False) if 2 <= number:
+        case v.Number(value=int(number), symbol="", counter=False) if number >= 2:
             spelling = str(number)
         case _:
             return None

@@ -195,7 +195,7 @@ def _assignments(cls: v.Class, name: str) -> list[tuple[v.Function, p.Assign]]:
             continue
         for node in p.walk(*member.node.body):
             if isinstance(node, p.Assign) and any(_is_self(t, name) for t in node.targets):
-                found.append((member, node))
+                found += [(member, node)]
     for base in cls.bases:
         if isinstance(base, v.Class):
             found += _assignments(base, name)
@@ -243,7 +243,9 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
         case v.DictValue(items=entries) if isinstance(key, (v.Const, v.Number)):
             if key.value in entries:
                 return entries[key.value]
-        case v.DictValue(items=entries) if len(entries) == 1 and isinstance(index, (v.Parameters, v.Gradient)):
+        case v.DictValue(items=entries) if len(entries) == 1 and isinstance(
+            index, (v.Parameters, v.Gradient)
+        ):
             return next(iter(entries.values()))  # ``{p: SGD([p]) for p in model.parameters()}[p]``
         case v.DictValue(items=entries) if entries and isinstance(index, v.Unknown) and not index.varying:
             return _looked_up(machine, entries, index, node)

@@ -118,9 +118,7 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     elif isinstance(raw[-1], v.Unknown) and len(raw) == 1 and not window:
         window = raw[0].text if isinstance(raw[0], v.Unknown) else ""
     name = "range" if length is not None else "data"
-    return v.Iterable_(
-        name, f"range({text})", start=int(first), step=int(stride), length=length, window=window
-    )
+    return v.Items(name, f"range({text})", start=int(first), step=int(stride), length=length, window=window)
 
 
 def lib_limit(machine: Machine) -> int:
@@ -133,18 +131,17 @@ def _enumerate(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | No
         return None
     start = coerce(machine, given.get(1, "start") or v.Number(0))
     first = start.value if isinstance(start, v.Number) else getattr(start, "offset", 0)
-    return v.Iterable_("enumerate", text_of(given.args[0]), (given.args[0],), start=int(first))
+    return v.Items("enumerate", text_of(given.args[0]), (given.args[0],), start=int(first))
 
 
 def _zip(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    return v.Iterable_("zip", "zip", tuple(given.args)) if given.args else None
+    return v.Items("zip", "zip", tuple(given.args)) if given.args else None
 
 
 def _same_items(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     """``tqdm(loader)``, ``iter(loader)``, ``cycle(loader)``, ``list(x)``, ``reversed(x)``: the items stay."""
     if not given.args:
-        iterable = given.keywords.get("iterable")
-        return iterable
+        return given.keywords.get("iterable")
     return given.args[0]
 
 
@@ -168,13 +165,13 @@ def _next(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if not given.args:
         return None
     source = given.args[0]
-    if isinstance(source, v.Iterable_) and source.kind == "items" and source.items:
+    if isinstance(source, v.Items) and source.kind == "items" and source.items:
         return source.items[0]
     return v.Unknown(f"next({text_of(source)})", True)
 
 
 def _chain(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    return v.Iterable_("zip", "chain", tuple(given.args))
+    return v.Items("zip", "chain", tuple(given.args))
 
 
 def _number(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -239,7 +236,7 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if not given.args:
         return None
     value = given.args[0]
-    if isinstance(value, v.Iterable_) and value.kind == "items":
+    if isinstance(value, v.Items) and value.kind == "items":
         value = v.Seq("list", value.items)
     flow = flow_of(value)
     if isinstance(value, v.Seq) and any(isinstance(i, v.GradientNorm) for i in value.items):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from typing import Literal
 
 from ampcheck import program as p
 from ampcheck.events import Forward
@@ -30,7 +32,7 @@ HARMLESS = re.compile(
     r"print|log|save|checkpoint|ckpt|state_dict|info|debug|len$|isinstance|repr|str$|format|load|resume|wandb|"
     r"lr$|learning_rate|count|watch|hasattr|set_lr|adjust|summary|id$|type$|eval|valid|test|metric|dataset|loader|"
     r"get_|seed|plot|snapshot|describe|register|broadcast",
-    re.I,
+    re.IGNORECASE,
 )
 AVERAGES = re.compile(r"(^|[._])(Averaged?Model|(Model)?EMA\w*|\w*EMA|ExponentialMovingAverage|SWA\w*)$")
 
@@ -121,7 +123,7 @@ def _run(machine: Machine, body: tuple[p.Stmt, ...]) -> v.Value:
             raise
         result = signal.value
     if frame.yields is not None:
-        return v.Iterable_("items", items=frame.yields, text="a generator")
+        return v.Items("items", items=frame.yields, text="a generator")
     return result
 
 
@@ -269,8 +271,15 @@ def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:
         result.attributes["reduction"] = v.Const(how)
         return result
     flow = _flow(machine, given)
-    known_how = how if how in ("mean", "sum") else "unknown"
-    return v.Unknown(last, True, v.Flow(flow.parts, flow.forwards, known_how, flow.detached))  # type: ignore[arg-type]
+    return v.Unknown(last, True, replace(flow, reduction=_reduction(v.Const(how))))
+
+
+def _reduction(how: v.Value) -> Literal["mean", "sum", "unknown"]:
+    match how:
+        case v.Const(value="mean" | "sum" as known_reduction):
+            return known_reduction  # type: ignore[no-any-return]
+        case _:
+            return "unknown"
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------
@@ -298,10 +307,8 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     """A call that cannot be seen into."""
     last = name.rsplit(".", 1)[-1]
     if isinstance(callee, v.Unknown) and "reduction" in callee.attributes:
-        how = callee.attributes["reduction"]
-        flow = _flow(machine, given)
-        known_how = how.value if isinstance(how, v.Const) and how.value in ("mean", "sum") else "unknown"
-        return v.Unknown(f"{name}(...)", True, v.Flow(flow.parts, flow.forwards, known_how, flow.detached))
+        averaged = replace(_flow(machine, given), reduction=_reduction(callee.attributes["reduction"]))
+        return v.Unknown(f"{name}(...)", True, averaged)
     gradients = [a for a in given.all if isinstance(a, v.Gradient)]
     if gradients:
         return known.of_gradient(machine, last, gradients[0], given, node)
@@ -325,23 +332,17 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     flows = [f for f in [receiver_flow, *map(flow_of, given.all)] if f is not None]
     has_model = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Model) for a in given.all)
     varying = any(is_varying(a) for a in given.all) or is_varying(callee) or bool(flows)
-    if (
-        isinstance(callee, v.Lib)
-        and callee.name.split(".")[0] in ("random", "time")
-        or last in ("rand", "randint", "random")
+    if (isinstance(callee, v.Lib) and callee.name.split(".")[0] in ("random", "time")) or last in (
+        "rand",
+        "randint",
+        "random",
     ):
         varying = True
-    flow = None
+    flow: v.Flow | None = None
     if flows or has_model:
         flow = _flow(machine, given)
         if receiver_flow is not None:
             flow = flow.plus(receiver_flow) if not flow.detached else receiver_flow
-        flow = v.Flow(
-            flow.parts,
-            flow.forwards,
-            "unknown" if flow.reduction == "unknown" else flow.reduction,
-            flow.detached,
-        )
     if last in ("no_grad", "inference_mode", "set_grad_enabled"):
         return v.Context("no_grad")
     if last == "nullcontext":

@@ -58,7 +58,7 @@ class Choices:
         """``dtype == "bfloat16"`` is false once ``dtype == "float16"`` holds."""
         if atom.group is None or atom.group[0] not in self.groups:
             return None
-        return self.groups[atom.group[0]] == atom.group[1]
+        return bool(self.groups[atom.group[0]] == atom.group[1])
 
     def _deviates(self, text: str, tick: int, window: int) -> bool:
         if self.deviation is None or self.deviation.text != text:

@@ -143,9 +143,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
         if not models or overlaps([model], models):
             parameters = v.Parameters((model,), each=True, text=model)
             given: v.Value = v.Gradient(parameters) if of_gradient else parameters
-            result = machine.call(
-                hook, [v.Gradient(parameters)], {}, node if isinstance(node, p.Expr) else p.Opaque(node.site)
-            )
+            result = machine.call(hook, [given], {}, p.Opaque(node.site))
             _edited(machine, result, node, "hook")
 
 
@@ -163,7 +161,7 @@ def _edited(machine: Machine, result: v.Value, node: p.Node, by: str) -> None:
 
 def edit(machine: Machine, gradient: v.Gradient, node: p.Node, by: str = "hand") -> None:
     """Gradients are replaced by what was computed from them."""
-    owners, whole = owners_of(machine, gradient.parameters)
+    owners, _ = owners_of(machine, gradient.parameters)
     if not owners:
         return
     if by == "hook" and gradient.at is not None:

@@ -227,7 +227,7 @@ def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
         first = parameters[0]
         return v.Parameters(first.models, first.partial, False, first.text)
     if node.kind == "generator":
-        return v.Iterable_("items", "a generator", items=results)
+        return v.Items("items", "a generator", items=results)
     return v.Seq("list", results)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ampcheck import events as ev
@@ -68,21 +69,32 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         machine.hint = outer
     if isinstance(value, v.Instance) and not value.id:
         value.id = machine.text(target)
-    if isinstance(value, v.Number) and isinstance(source, p.Constant) and isinstance(target, (p.Name, p.Attribute)):
+    if (
+        isinstance(value, v.Number)
+        and isinstance(source, p.Constant)
+        and isinstance(target, (p.Name, p.Attribute))
+    ):
         return v.Number(value.value, label=machine.text(target))
-    if isinstance(value, v.Unknown) and value.role is None and not value.varying and value.flow is None:
-        if isinstance(source, p.Call) and isinstance(target, (p.Name, p.Attribute)) and "(" in value.text:
-            if (
-                not WINDOW_NAME.search(value.text)
-                and value.text not in machine.setting.windows
-                and not value.argument
-            ):
-                _rename(machine, value, target)
+    if (
+        _is_anonymous(machine, value)
+        and isinstance(source, p.Call)
+        and isinstance(target, (p.Name, p.Attribute))
+    ):
+        _rename(machine, value, target)
     return value
 
 
-def _rename(machine: Machine, value: v.Unknown, target: p.Expr) -> None:
+def _is_anonymous(machine: Machine, value: v.Value) -> bool:
+    """Whether a value is an object that a call returned and nothing has named yet."""
+    if not isinstance(value, v.Unknown) or value.role is not None or value.varying or value.flow is not None:
+        return False
+    is_window = WINDOW_NAME.search(value.text) is not None or value.text in machine.setting.windows
+    return "(" in value.text and not is_window and not value.argument
+
+
+def _rename(machine: Machine, value: v.Value, target: p.Expr) -> None:
     """An object built by unseen code is called what its variable is called."""
+    assert isinstance(value, v.Unknown)
     name = machine.text(target)
     if value.text not in machine.named:
         machine.named.add(name)
@@ -231,9 +243,8 @@ def _for(machine: Machine, node: p.For) -> None:
     machine.loops.append(_window_of(iterable))
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer, single=idle)):
-            if not _iteration(
-                machine, node, index, counted, lambda x=value: bind_target(machine, node.target, x)
-            ):
+            begin = partial(bind_target, machine, node.target, value)
+            if not _iteration(machine, node, index, counted, begin):
                 return
         machine.execute(node.orelse)
     finally:
@@ -246,9 +257,9 @@ def _yields(node: p.Node) -> bool:
 
 def _window_of(iterable: v.Value) -> str:
     match iterable:
-        case v.Iterable_(kind="enumerate" | "zip", inner=inner):
+        case v.Items(kind="enumerate" | "zip", inner=inner):
             return next((w for w in map(_window_of, inner) if w), "")
-        case v.Iterable_(window=window):
+        case v.Items(window=window):
             return window
         case _:
             return ""

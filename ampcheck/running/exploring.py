@@ -110,12 +110,14 @@ class _Root:
         what it newly leads to is explored further.
         """
         pending = [_Plan()]
-        seen: set[Signature] = set()
+        seen: set[Signature | None] = set()
         for count in itertools.count():
             if not pending:
                 return
             if count >= MAX_RUNS:
-                self._truncate(f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored")
+                self._truncate(
+                    f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored"
+                )
                 return
             plan = pending.pop(0)
             choices = Choices(plan.script, plan.deviation)
@@ -128,7 +130,9 @@ class _Root:
             for i in range(len(plan.script), len(choices.taken)):
                 if plan.flips < MAX_FLIPS and (news or texts[i] not in plan.known):
                     flipped = (*choices.taken[:i], not choices.taken[i])
-                    pending.append(_Plan(flipped, plan.deviation, signature, frozenset(texts), plan.flips + 1))
+                    pending.append(
+                        _Plan(flipped, plan.deviation, signature, frozenset(texts), plan.flips + 1)
+                    )
             if trace is None or not news or (plan.deviation is None and signature in seen):
                 continue
             seen.add(signature)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ampcheck import program as p
 from ampcheck.running import attributes, calls, evaluating, executing
 from ampcheck.running import values as v
@@ -38,7 +40,7 @@ class Interpreter(Machine):
         """Run both arms as one if they differ in nothing that matters."""
         if node in self.forking:
             return False
-        arms = [try_arm(self, lambda b=body: self.execute(b)) for body in (node.body, node.orelse)]
+        arms = [try_arm(self, partial(self._run_arm, body)) for body in (node.body, node.orelse)]
         one, other = arms
         if one is not None and other is not None:
             merged = []
@@ -64,11 +66,14 @@ class Interpreter(Machine):
         self.forking.add(node)
         return False
 
+    def _run_arm(self, body: tuple[p.Stmt, ...]) -> None:
+        self.execute(body)
+
     def merge_values(self, node: p.IfExp) -> v.Value | None:
         """The value of both arms if they differ in nothing that matters."""
         if node in self.forking:
             return None
-        arms = [try_arm(self, lambda e=arm: self.evaluate(e)) for arm in (node.body, node.orelse)]
+        arms = [try_arm(self, partial(self.evaluate, arm)) for arm in (node.body, node.orelse)]
         one, other = arms
         if one is not None and other is not None and not one[0] and not other[0]:
             value = join(one[1], other[1])

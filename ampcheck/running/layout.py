@@ -22,9 +22,9 @@ class Layout:
     """Facts about a program's functions and loops.
 
     `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
-    `idle`: loops with no event in them;
-    `gates`: ifs that an optimizer's step depends on; `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function; `roots`:
-    functions that hold part of a step, those first that nobody else who holds one calls;
+    `idle`: loops with no event in them; `gates`: ifs that an optimizer's step depends on;
+    `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
+    `roots`: functions that hold part of a step, those first that nobody else who holds one calls;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `holding`: top-level statements that themselves run part of a step.
     """
@@ -79,9 +79,9 @@ def lay_out(module: p.Module) -> Layout:
     layout.looping = set(loops)
     called = {f.name for f in steps} | {layout.classes[f].name for f in steps if f in layout.classes}
     for statement in module.body:
-        if not isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import)):
-            if _calls(statement) & (STEP_NAMES | called):
-                layout.holding.add(statement)
+        is_definition = isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import))
+        if not is_definition and _calls(statement) & (STEP_NAMES | called):
+            layout.holding.add(statement)
     return layout
 
 
@@ -125,7 +125,11 @@ def _mentions(body: tuple[p.Stmt, ...]) -> set[str]:
 def _calls(statement: p.Stmt) -> set[str]:
     """The bare names of what a statement calls."""
     functions = [n.func for n in p.walk(statement) if isinstance(n, p.Call)]
-    return {f.attr if isinstance(f, p.Attribute) else f.id for f in functions if isinstance(f, (p.Attribute, p.Name))}
+    return {
+        f.attr if isinstance(f, p.Attribute) else f.id
+        for f in functions
+        if isinstance(f, (p.Attribute, p.Name))
+    }
 
 
 def _closure(
@@ -226,7 +230,11 @@ def _window_tests(body: tuple[p.Stmt, ...]) -> set[p.Node]:
 
 
 def _mentions_of(node: p.Node) -> set[str]:
-    return {n.id if isinstance(n, p.Name) else n.attr for n in p.walk(node) if isinstance(n, (p.Name, p.Attribute))}
+    return {
+        n.id if isinstance(n, p.Name) else n.attr
+        for n in p.walk(node)
+        if isinstance(n, (p.Name, p.Attribute))
+    }
 
 
 def _order(

@@ -19,9 +19,9 @@ def counts_batches(value: v.Value) -> bool:
     match value:
         case v.Seq() | v.DictValue() | v.Parameters():
             return False
-        case v.Iterable_(kind="items", items=items):
+        case v.Items(kind="items", items=items):
             return len(items) > 1
-        case v.Iterable_(kind="enumerate" | "zip", inner=inner):
+        case v.Items(kind="enumerate" | "zip", inner=inner):
             return all(counts_batches(i) for i in inner)
         case _:
             return True
@@ -30,15 +30,15 @@ def counts_batches(value: v.Value) -> bool:
 def _length(machine: Machine, value: v.Value, outer: bool) -> int:
     """How many items an iterable yields in this run."""
     match value:
-        case v.Iterable_(kind="range", length=length) if length is not None:
+        case v.Items(kind="range", length=length) if length is not None:
             return min(length, OUTER) if outer and value.window not in machine.setting.windows else length
-        case v.Iterable_(kind="data", window=window) if window in machine.setting.windows:
+        case v.Items(kind="data", window=window) if window in machine.setting.windows:
             return machine.setting.windows[window]
-        case v.Iterable_(kind="items", items=items):
+        case v.Items(kind="items", items=items):
             return len(items)
-        case v.Iterable_(kind="enumerate", inner=inner):
+        case v.Items(kind="enumerate", inner=inner):
             return _length(machine, inner[0], outer)
-        case v.Iterable_(kind="zip", inner=inner) if inner:
+        case v.Items(kind="zip", inner=inner) if inner:
             return min(_length(machine, i, outer) for i in inner)
         case v.Seq(items=items):
             return len(items)
@@ -54,13 +54,13 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
 def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
     """The item at an index."""
     match value:
-        case v.Iterable_(kind="range" | "data", start=start, step=step) if value.text.startswith("range"):
+        case v.Items(kind="range" | "data", start=start, step=step) if value.text.startswith("range"):
             return v.Number(start + index * step, counter=True)
-        case v.Iterable_(kind="items", items=items) | v.Seq(items=items):
+        case v.Items(kind="items", items=items) | v.Seq(items=items):
             return items[index]
-        case v.Iterable_(kind="enumerate", inner=inner, start=start):
+        case v.Items(kind="enumerate", inner=inner, start=start):
             return v.Seq("tuple", [v.Number(start + index, counter=True), _element(machine, inner[0], index)])
-        case v.Iterable_(kind="zip", inner=inner):
+        case v.Items(kind="zip", inner=inner):
             return v.Seq("tuple", [_element(machine, i, index) for i in inner])
         case v.DictValue(items=items):
             key = list(items)[index]
@@ -93,7 +93,7 @@ def iterate(
 
 
 def _is_items(value: v.Value) -> bool:
-    if isinstance(value, v.Iterable_):
+    if isinstance(value, v.Items):
         if value.kind in ("enumerate", "zip"):
             return all(_is_items(i) for i in value.inner)
         return value.kind in ("items", "range")
@@ -115,7 +115,7 @@ def bind_target(machine: Machine, target: p.Expr, value: v.Value) -> None:
 
 
 def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> list[v.Value]:
-    if isinstance(value, v.Iterable_) and value.kind == "items":
+    if isinstance(value, v.Items) and value.kind == "items":
         value = v.Seq("tuple", value.items)
     if isinstance(value, v.Seq) and len(value.items) == len(targets):
         return value.items

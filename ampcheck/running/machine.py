@@ -179,7 +179,14 @@ class Machine(ABC):
     def doings(self) -> tuple[int, ...]:
         """Changes whenever this run does more than compute: events, calls, roles, choices."""
         choices = self.choices
-        return len(self.records), self.called, len(self.roles), len(choices.taken), len(choices.varying), self.touched
+        return (
+            len(self.records),
+            self.called,
+            len(self.roles),
+            len(choices.taken),
+            len(choices.varying),
+            self.touched,
+        )
 
     # --- memory -----------------------------------------------------------------------------------------------
 
@@ -201,9 +208,7 @@ class Machine(ABC):
         if frame is None or frame.yields is None:
             return
         self.touch()
-        items = (
-            value.items if delegate and isinstance(value, (v.Seq, v.Iterable_)) and value.items else [value]
-        )
+        items = value.items if delegate and isinstance(value, (v.Seq, v.Items)) and value.items else [value]
         frame.yields.extend(items)
         if len(frame.yields) >= self.setting.batches:
             raise Signal("enough")
@@ -299,11 +304,13 @@ def _same(old: Role, new: Role) -> bool:
 
 
 OPTIMIZER_NAME = re.compile(
-    r"(^|[._\[\]'\"])(optim|optimizer|optimiser|opt|sgd|adamw?)(s|_?\w{0,12})?$|optim", re.I
+    r"(^|[._\[\]'\"])(optim|optimizer|optimiser|opt|sgd|adamw?)(s|_?\w{0,12})?$|optim", re.IGNORECASE
 )
-SCALER_NAME = re.compile(r"scaler|(^|[._])amp_scal", re.I)
-SCHEDULER_NAME = re.compile(r"sched|warmup|(^|[._])lr_?(policy|decay)?$", re.I)
+SCALER_NAME = re.compile(r"scaler|(^|[._])amp_scal", re.IGNORECASE)
+SCHEDULER_NAME = re.compile(r"sched|warmup|(^|[._])lr_?(policy|decay)?$", re.IGNORECASE)
 WINDOW_NAME = re.compile(
-    r"accum|grad_acc|micro|(^|[._])gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.I
+    r"accum|grad_acc|micro|(^|[._])gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
 )
-WORLD_NAME = re.compile(r"world_?size|get_world_size|num_processes|num_replicas|n_?gpus?\b|num_gpus", re.I)
+WORLD_NAME = re.compile(
+    r"world_?size|get_world_size|num_processes|num_replicas|n_?gpus?\b|num_gpus", re.IGNORECASE
+)

@@ -25,8 +25,29 @@ from ampcheck.running.roles import (
 __all__ = ["Arguments", "call_method", "call_model"]
 
 SAME = frozenset(
-    "to cuda cpu float double contiguous clone view reshape squeeze unsqueeze requires_grad_ train eval "
-    "type bfloat16 flatten permute transpose retain_grad share_memory".split()
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "float",
+        "double",
+        "contiguous",
+        "clone",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "requires_grad_",
+        "train",
+        "eval",
+        "type",
+        "bfloat16",
+        "flatten",
+        "permute",
+        "transpose",
+        "retain_grad",
+        "share_memory",
+    ]
 )
 
 
@@ -147,7 +168,9 @@ def _model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.E
         case "parameters" | "named_parameters" | "trainable_parameters":
             return v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
         case "children" | "named_children" | "modules" | "named_modules":
-            return v.Iterable_("items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)])
+            return v.Items(
+                "items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)]
+            )
         case "zero_grad":
             owners, _ = owners_of(machine, v.Parameters((it.id,)))
             to_none = given.get(0, "set_to_none")
@@ -345,8 +368,37 @@ def _dict(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Ex
 
 
 TENSOR_SAME = frozenset(
-    "float double to cuda cpu contiguous clone view reshape squeeze unsqueeze flatten type half bfloat16 mean sum "
-    "log exp abs pow sqrt max min softmax log_softmax norm item tolist".split()
+    [
+        "float",
+        "double",
+        "to",
+        "cuda",
+        "cpu",
+        "contiguous",
+        "clone",
+        "view",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "type",
+        "half",
+        "bfloat16",
+        "mean",
+        "sum",
+        "log",
+        "exp",
+        "abs",
+        "pow",
+        "sqrt",
+        "max",
+        "min",
+        "softmax",
+        "log_softmax",
+        "norm",
+        "item",
+        "tolist",
+    ]
 )
 
 
@@ -361,8 +413,8 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             pieces = coerce(machine, given.args[0])
             spelling = text_of(given.args[0]) if name != "split" else ""
             if isinstance(pieces, v.Number) and not pieces.symbol and name != "split":
-                return v.Iterable_("range", f"{it.text}.{name}()", length=int(pieces.value), window=spelling)
-            return v.Iterable_("data", f"{it.text}.{name}()", window=spelling)
+                return v.Items("range", f"{it.text}.{name}()", length=int(pieces.value), window=spelling)
+            return v.Items("data", f"{it.text}.{name}()", window=spelling)
         case "backward" if _is_loss(machine, it, given):
             emitting.backward(machine, it, node)
             return v.NONE
@@ -435,8 +487,8 @@ def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v
 
 
 def _iterable(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Expr) -> v.Value | None:
-    assert isinstance(it, v.Iterable_)
-    return it if name in ("__iter__",) else v.Unknown(f"{it.text}.{name}()")
+    assert isinstance(it, v.Items)
+    return it if name == "__iter__" else v.Unknown(f"{it.text}.{name}()")
 
 
 def _number(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -460,7 +512,7 @@ HANDLERS: dict[type, Handler] = {
     v.Seq: _sequence,
     v.DictValue: _dict,
     v.Unknown: _unknown,
-    v.Iterable_: _iterable,
+    v.Items: _iterable,
     v.Number: _number,
     v.Reading: _reading,
 }

@@ -200,7 +200,7 @@ def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
             models = tuple(dict.fromkeys(m for part in known for m in part.models))
             each = len(known) == 1 and known[0].each
             return v.Parameters(models, any(part.partial for part in known), each, text_of(value))
-        case v.Iterable_(inner=inner) if inner:
+        case v.Items(inner=inner) if inner:
             return parameters_of(machine, v.Seq("list", list(inner)))
         case _:
             return None

@@ -33,7 +33,7 @@ __all__ = [
     "Gradient",
     "GradientNorm",
     "Instance",
-    "Iterable_",
+    "Items",
     "Lib",
     "Method",
     "Model",
@@ -83,7 +83,8 @@ class Number(Value):
     """A number known in this run.
 
     `unit` holds the known factors in it (K, W, a scale), `symbol` how the code spells it where it stands for a
-    quantity the run fixed, `counter` that it counts iterations, `boundary` that it was taken modulo the window; `label` is the name of a constant.
+    quantity the run fixed, `counter` that it counts iterations, `boundary` that it was taken modulo the window;
+    `label` is the name of a constant.
     """
 
     value: int | float
@@ -350,7 +351,7 @@ class DictValue(Value):
 
 
 @dataclass(slots=True, eq=False)
-class Iterable_(Value):
+class Items(Value):
     """Something to iterate over.
 
     `kind`: "data" (a loader: as many items as the run gives an epoch), "range" (`length` iterations from `start` by

@@ -1,10 +1,10 @@
 """The three lists of mutants, kept by hand in `lists/*.toml`: what a change of a correct loop comes to.
 
-``flagged.toml``     a finding of error or warning, which its oracle confirms: the codes
+``flagged.toml``     a finding of error or warning, which its oracle confirms: the code
 ``benign.toml``      the replay is equal to the reference: why
 ``legitimate.toml``  another program that somebody may want: why
 
-Each is a table of loops, and each loop a table from a change to its codes or its reason.
+Each is a table of loops, and each loop a table from a change to its code or its reason.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Key = tuple[str, str]
 _LISTS = Path(__file__).parent / "lists"
 
 
-def flagged() -> dict[Key, frozenset[str]]:
-    """The codes that each flagged mutant is reported with."""
-    return {key: frozenset(text.split()) for key, text in _read("flagged").items()}
+def flagged() -> dict[Key, str]:
+    """The code that each flagged mutant is reported with; it may have others besides."""
+    return _read("flagged")
 
 
 def benign() -> dict[Key, str]:

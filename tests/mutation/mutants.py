@@ -65,19 +65,23 @@ def _changes(module: cst.Module, blocks: Sequence[_Block]) -> Iterator[tuple[str
         if isinstance(statement, cst.SimpleStatementLine) and _EVENT.search(_text(statement))
     ]
     for block, index in own:
-        yield f"delete {_quoted(block, index)}", _deleted(module, block, index)
+        yield f"delete {_quoted(block, index)}", _Edit(gone=block.statements[index]).of(module)
     for block, index in own:
-        yield f"double {_quoted(block, index)}", _inserted(module, block, index + 1, block.statements[index])
+        edit = _Edit(new=block.statements[index], block=block.node, place=index + 1)
+        yield f"double {_quoted(block, index)}", edit.of(module)
     for block, index in own:
         if index + 1 < len(block.statements):
             change = f"swap {_quoted(block, index)} and {_quoted(block, index + 1)}"
-            yield change, _moved(module, block, index, block, index + 2)
+            statement = block.statements[index]
+            yield change, _Edit(statement, statement, block.node, index + 2).of(module)
     for block, index in own:
         for target in blocks:
             for place in range(len(target.statements) + 1):
                 at_end = place == len(target.statements)
                 where = f"the end of `{target.head}`" if at_end else f"before {_quoted(target, place)}"
-                yield f"move {_quoted(block, index)} to {where}", _moved(module, block, index, target, place)
+                statement = block.statements[index]
+                edit = _Edit(statement, statement, target.node, place)
+                yield f"move {_quoted(block, index)} to {where}", edit.of(module)
 
 
 def _epochs(module: cst.Module) -> cst.For:
@@ -110,27 +114,37 @@ def _quoted(block: _Block, index: int) -> str:
     return f"`{_text(block.statements[index])}`"
 
 
-def _inserted(module: cst.Module, block: _Block, place: int, statement: _Statement) -> cst.Module:
-    copy = statement.deep_clone()
-    body = [*block.statements[:place], copy, *block.statements[place:]]
-    return _replaced(module, block.node, block.node.with_changes(body=body))
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """What happens to a module: a statement goes, and one comes before a place in a block."""
+
+    gone: _Statement | None = None
+    new: _Statement | None = None
+    block: cst.IndentedBlock | None = None
+    place: int = 0
+
+    def of(self, module: cst.Module) -> cst.Module:
+        return module.visit(_Editing(self))
 
 
-def _deleted(module: cst.Module, block: _Block, index: int) -> cst.Module:
-    mutated = module.deep_remove(block.statements[index])
-    assert isinstance(mutated, cst.Module)
-    return mutated
+class _Editing(cst.CSTTransformer):
+    """Both halves in one pass: libcst builds every node anew, so that a second one would find nothing again."""
 
+    def __init__(self, edit: _Edit) -> None:
+        super().__init__()
+        self.edit = edit
 
-def _moved(module: cst.Module, block: _Block, index: int, target: _Block, place: int) -> cst.Module:
-    """The copy goes in first: the original keeps its identity, by which it is then found."""
-    return _deleted(_inserted(module, target, place, block.statements[index]), block, index)
-
-
-def _replaced(module: cst.Module, old: cst.CSTNode, new: cst.CSTNode) -> cst.Module:
-    mutated = module.deep_replace(old, new)
-    assert isinstance(mutated, cst.Module)
-    return mutated
+    def on_leave(
+        self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT
+    ) -> cst.CSTNodeT | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNodeT]:
+        if original_node is self.edit.gone:
+            return cst.RemoveFromParent()
+        if original_node is self.edit.block:
+            before = [s for s in self.edit.block.body[: self.edit.place] if s is not self.edit.gone]
+            body = list(cst.ensure_type(updated_node, cst.IndentedBlock).body)
+            body.insert(len(before), cst.ensure_type(self.edit.new, cst.SimpleStatementLine))
+            return updated_node.with_changes(body=body)
+        return updated_node
 
 
 def _assigns_before_use(source: str) -> bool:

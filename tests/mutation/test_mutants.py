@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -64,11 +65,31 @@ def test_every_mutant_is_on_one_list_and_none_is_stale() -> None:
     assert len(listed) == len(set(listed))
 
 
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda path: path.stem)
+def test_a_mutant_differs_in_one_statement(loop: Path) -> None:
+    lines = Counter(map(str.strip, loop.read_text().splitlines()))
+    for mutant in mutants_of(loop):
+        changed = Counter(map(str.strip, mutant.source.splitlines()))
+        lost, won = lines - changed, changed - lines
+        del won["pass"]  # what libcst writes into a block that has lost its only statement
+        operation = mutant.change.split()[0]
+        assert (lost.total(), won.total()) == {"delete": (1, 0), "double": (0, 1)}.get(operation, (0, 0))
+
+
 def test_flagged_mutants_are_reported_and_confirmed(judged: Judged) -> None:
-    for key, codes in flagged().items():
-        found = judged.findings.get(key, [])
-        assert {finding.code for finding in found} == codes, key
-        assert any(f.replay is not None and f.replay.outcome == "confirmed" for f in found), key
+    outcomes = {key: {(f.code, _outcome(f)) for f in found} for key, found in judged.findings.items()}
+    missed = [
+        f"{': '.join(key)}: expected {code}, found {sorted(outcomes.get(key, ()))}"
+        for key, code in flagged().items()
+        if (code, "confirmed") not in outcomes.get(key, ())
+    ]
+    refuted = [": ".join(key) for key, found in outcomes.items() for _, out in found if out == "refuted"]
+    assert not missed
+    assert not refuted
+
+
+def _outcome(finding: Finding) -> str:
+    return finding.replay.outcome if finding.replay else "not replayed"
 
 
 def test_benign_mutants_are_silent_and_replay_like_the_reference(judged: Judged) -> None:

@@ -1,0 +1,149 @@
+"""Both arms of every test that the replay makes itself.
+
+A run decides ``if scaler.get_scale() >= before:`` or ``if torch.isfinite(norm):`` as it pleases, for each iteration
+anew, and only the arm chosen is in its trace.  The replay has the real scale and the real gradients, so it makes the
+test; for that both arms must be there, with their guards, in every iteration.  An arm that one iteration has taken
+is therefore copied into the others.  Where a test of finiteness came out the same way throughout, its other arm is
+unknown: then it is not made, and the run stands as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ampcheck import events as ev
+from ampcheck.trace import Guard, Record, Trace
+
+__all__ = ["NEGATIONS", "Unfolded", "unfold"]
+
+NEGATIONS = ("isnan", "isinf", "is_nan", "is_inf")
+
+Iteration = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A trace for execution.
+
+    `user` has both arms of every test; `normal` only the arms that are taken when nothing overflows, from which the
+    reference is read.  `places` gives the new index of each record of the original trace, `tests` are the texts of
+    the tests of finiteness that can be made.
+    """
+
+    user: Trace
+    normal: Trace
+    places: Mapping[int, int]
+    tests: frozenset[str]
+
+
+def unfold(trace: Trace) -> Unfolded:
+    """A trace with both arms of the tests that can be made at run time."""
+    records = tuple(_distinct_steps(trace))
+    tests = _two_sided(records)
+    added = _missing(records, tests)
+    both: list[Record] = []
+    places: dict[int, int] = {}
+    for record in records:
+        both += added.get((record.index, False), ())
+        places[record.index] = len(both)
+        both.append(record)
+        both += added.get((record.index, True), ())
+    both = [replace(r, index=index) for index, r in enumerate(both)]
+    normal = tuple(r for r in both if not any(g.text in tests and not _is_finite(g) for g in r.guards))
+    return Unfolded(replace(trace, records=tuple(both)), replace(trace, records=normal), places, tests)
+
+
+def _is_finite(guard: Guard) -> bool:
+    """Whether a guard holds where everything is finite."""
+    return guard.holds is not any(word in guard.text for word in NEGATIONS)
+
+
+def _distinct_steps(trace: Trace) -> Iterator[Record]:
+    """The records without repeated steps of a role that stands for several optimizers, built in one place."""
+    built = [e.role for r, e in trace.of(ev.Build) if e.kind == "optimizer" and not r.iteration]
+    several = {role for role in built if built.count(role) > 1}
+    stepped: set[str] = set()
+    for record in trace.records:
+        match record.event:
+            case ev.Backward(reaches=reaches):
+                stepped -= set(reaches)
+            case ev.Step(optimizer=optimizer) if optimizer in several:
+                if optimizer in stepped:
+                    continue
+                stepped.add(optimizer)
+            case _:
+                pass
+        yield record
+
+
+def _two_sided(records: Sequence[Record]) -> frozenset[str]:
+    """The tests of finiteness that came out both ways, and that no backward depends on."""
+    sides: dict[str, set[bool]] = {}
+    unusable: set[str] = set()
+    for record in records:
+        for guard in record.guards:
+            if guard.finite:
+                sides.setdefault(guard.text, set()).add(guard.holds)
+                unusable |= {guard.text} if isinstance(record.event, ev.Backward) else set()
+    return frozenset(text for text, held in sides.items() if len(held) == 2 and text not in unusable)
+
+
+def _missing(records: Sequence[Record], tests: frozenset[str]) -> dict[tuple[int, bool], list[Record]]:
+    """The guarded records that an iteration lacks, by the record of it that they come before or (true) after."""
+    readings = {r.event.reading: r.event.site for r in records if isinstance(r.event, ev.ReadScale)}
+    arms: dict[tuple[ev.Event, tuple[tuple[str, bool], ...]], Record] = {}
+    for record in records:
+        sides = _sides(record, tests)
+        if sides and not isinstance(record.event, ev.Jump):
+            arms.setdefault((record.event, sides), record)
+    present = {(r.iteration, r.event, _sides(r, tests)) for r in records}
+    inside: dict[Iteration, list[Record]] = {}
+    for record in records:
+        inside.setdefault(record.iteration, []).append(record)
+    found: dict[tuple[int, bool], list[Record]] = {}
+    for iteration, here in inside.items():
+        numbers = {r.event.site: r.event.reading for r in here if isinstance(r.event, ev.ReadScale)}
+        for (event, sides), record in arms.items():
+            if (iteration, event, sides) in present:
+                continue
+            place = _place(here, record, tests, readings, numbers)
+            if place is not None:
+                at, after = place
+                guards = tuple(_renumbered(g, readings, numbers) for g in record.guards)
+                copy = replace(at, event=event, guards=guards, before=record.before, after=record.after)
+                found.setdefault((at.index, after), []).append(copy)
+    return found
+
+
+def _sides(record: Record, tests: frozenset[str]) -> tuple[tuple[str, bool], ...]:
+    """The tests made at run time that a record depends on, and how they came out."""
+    return tuple((g.text, g.holds) for g in record.guards if g.skip or g.text in tests)
+
+
+def _place(
+    here: Sequence[Record],
+    record: Record,
+    tests: frozenset[str],
+    readings: Mapping[int, ev.Site],
+    numbers: Mapping[ev.Site, int],
+) -> tuple[Record, bool] | None:
+    """Where an iteration makes the tests that a record depends on: before its first record of the other arm, or after
+    the last reading of the scale; None where it does not make them."""
+    texts = {g.text for g in record.guards if g.text in tests}
+    others = [r for r in here if any(g.text in texts for g in r.guards)]
+    if texts:
+        return (others[0], False) if others else None
+    of_scale = [g.skip for g in record.guards if g.skip]
+    needed = {readings.get(n) for t in of_scale for n in (t.left, t.right)}
+    if needed <= set(numbers):
+        return [r for r in here if isinstance(r.event, ev.ReadScale)][-1], True
+    return None
+
+
+def _renumbered(guard: Guard, readings: Mapping[int, ev.Site], numbers: Mapping[ev.Site, int]) -> Guard:
+    """A test of the scale as another iteration makes it, with the readings taken there."""
+    if guard.skip is None:
+        return guard
+    left, right = (numbers[readings[n]] for n in (guard.skip.left, guard.skip.right))
+    return replace(guard, skip=replace(guard.skip, left=left, right=right))
