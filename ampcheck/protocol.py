@@ -79,7 +79,8 @@ class Practice:
 
     `scalers`: by optimizer, none for one that trains without.  `before` and `after` the step: clips, reads and edits
     with the owners that they are meant for.  `schedules` run once per update, of the optimizer they name last;
-    `averages` after a step of the optimizer given, `guarded` those that are skipped with it.  `kept` are indices of
+    `averages` after a step of the optimizer given, `guarded` those that are skipped with it.  `tests` of finiteness
+    stand before an optimizer's step where it has no scaler.  `kept` are indices of
     records that stay where they are.  `undivided` are backwards whose normalisation is not a matter of K.
     `late`: gradients are divided by K before the step, instead of losses.  `world`: ranks are reduced by hand, so that
     a factor of W is in place.
@@ -90,6 +91,7 @@ class Practice:
     after: tuple[Extra, ...] = ()
     schedules: tuple[ev.ScheduleStep, ...] = ()
     averages: tuple[tuple[ev.AverageUpdate, str], ...] = ()
+    tests: Mapping[str, tuple[Guard, ...]] = field(default_factory=dict)
     guarded: frozenset[str] = frozenset()
     kept: frozenset[int] = frozenset()
     undivided: frozenset[int] = frozenset()
@@ -229,7 +231,8 @@ def _closing_acts(group: _Group, practice: Practice) -> Iterator[Act]:
     for closing in group.closings:
         if closing.steps:
             scaler = practice.scalers.get(closing.optimizer)
-            yield Act(ev.Step(optimizer=closing.optimizer, scaler=scaler, site=site), micro)
+            guards = practice.tests.get(closing.optimizer, ())
+            yield Act(ev.Step(optimizer=closing.optimizer, scaler=scaler, site=site), micro, guards)
     for extra in practice.after:
         if meant(extra):
             yield Act(replace(extra, owners=meant(extra)), micro)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -72,6 +72,28 @@ def test_every_error_with_an_oracle_is_confirmed() -> None:
     assert not unconfirmed
     assert len(observable) >= 100
     assert not [f for f in replayed if f.replay is not None and f.replay.outcome == "refuted"]
+
+
+FIGURES = {
+    ("plain_amp.py", "AMP101"): [
+        "norm at step 0.125",
+        "(0.075, 0.1) for (0.6, 0.8)",
+        "1.0, 0.125, 0.015625",
+        "expected (1, 1)",
+    ],
+    ("plain_amp.py", "AMP204"): ["norm at step 1.4142 = √2·M, expected 1.0"],
+    ("accumulate.py", "AMP305"): ["48/8 = 6.0, expected 2.0"],
+    ("accumulate.py", "AMP105"): ["13.667, expected 2.0"],
+    ("schedule.py", "AMP501"): ["scheduler 8 steps, optimizer 2"],
+}
+
+
+def test_the_tour_shows_the_figures_of_the_source_documents() -> None:
+    texts: defaultdict[tuple[str, str], str] = defaultdict(str)
+    for finding in replay(check_paths([str(FIXTURES / "tour")], options=CERTAIN).findings, device="cpu"):
+        texts[Path(finding.site.path).name, finding.code] += f"{finding.replay and finding.replay.text}\n"
+    missing = [(key, part) for key, parts in FIGURES.items() for part in parts if part not in texts[key]]
+    assert not missing
 
 
 def test_right_fixtures_replay_like_a_correct_loop() -> None:

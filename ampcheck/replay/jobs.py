@@ -7,14 +7,16 @@ from typing import Any
 
 from ampcheck.replay.references import excerpt, references, until, user_acts
 from ampcheck.replay.script import cast, write
-from ampcheck.replay.unfolding import unfold
+from ampcheck.replay.unfolding import unfold, with_jump_at_boundary
 from ampcheck.trace import Trace
 
 __all__ = ["job"]
 
 
 def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
-    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold."""
+    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
+    if needed:
+        trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
     user, normal = unfolded.user, unfolded.normal
     loop, _ = references(normal, normal.records)

@@ -137,7 +137,9 @@ def _scenarios(job: Job) -> Iterator[Scenario]:
     if ranked and OF_RANKS.issuperset(job.oracle):
         return
     for scenario in SCENARIOS:
-        pointless = scenario.scaled and not job.members["scalers"]
+        pointless = scenario.scaled and not (
+            job.members["scalers"] or (job.members["tests"] and scenario.infinite == 0)
+        )
         missing = scenario.infinite is not None and scenario.infinite >= len(job.members["optimizers"])
         if not (pointless or missing):
             yield scenario

@@ -261,7 +261,8 @@ class Machine:
             if op["style"] == "value":
                 components = [abs(x) for p in group if p.grad is not None for x in self._values([p.grad])]
                 self.seen.clip_norm.append((op["micro"], max(components, default=0.0)))
-                nn.utils.clip_grad_value_(group, THRESHOLD)
+                with self._asked():
+                    nn.utils.clip_grad_value_(group, THRESHOLD)
                 continue
             with self._asked():
                 total = nn.utils.clip_grad_norm_(group, THRESHOLD, error_if_nonfinite=op["raises"])

@@ -191,7 +191,8 @@ def _by_steps(course: _Course) -> Iterator[Closing]:
     for end, steps in ends:
         takes = course.takes(previous, end)
         zeroed = _last_before(course.zeroes, end)
-        takes = [r for r in takes if r.index > zeroed] or takes
+        since = [r for r in takes if r.index > zeroed]
+        takes = since or (takes if course.loop.complete else [])
         if takes:
             indices = tuple(r.index for r in takes)
             yield Closing(course.optimizer, indices[-1], indices, 1, steps)

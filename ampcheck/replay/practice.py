@@ -13,7 +13,7 @@ from itertools import pairwise
 from ampcheck import events as ev
 from ampcheck.gradients import Buffer
 from ampcheck.protocol import Extra, Practice
-from ampcheck.trace import Record, Trace
+from ampcheck.trace import Guard, Record, Trace
 
 __all__ = ["Loop", "read_loop"]
 
@@ -45,6 +45,7 @@ class Loop:
     windows: dict[str, int]
     epochs: tuple[tuple[Slot, ...], ...]
     bfloat16: bool
+    complete: bool
 
 
 def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
@@ -63,6 +64,7 @@ def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
         after=after,
         schedules=_schedules(trace, optimizers),
         averages=_averages(trace, optimizers),
+        tests={o: _own_tests(everything, o) for o in optimizers if o not in scalers},
         guarded=frozenset(
             r.event.average
             for r in everything
@@ -86,6 +88,7 @@ def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
         windows,
         _epochs(records),
         bfloat16=casts == {"bfloat16"},
+        complete=trace.complete,
     )
 
 
@@ -254,6 +257,14 @@ def _meant(
 # --- schedules, averages and what stays in its place ---
 
 
+def _own_tests(records: Sequence[Record], optimizer: str) -> tuple[Guard, ...]:
+    """The tests of finiteness by which a loop without a scaler skips a step."""
+    for record in records:
+        if isinstance(record.event, ev.Step) and record.event.optimizer == optimizer:
+            return tuple(g for g in record.guards if g.finite)
+    return ()
+
+
 def _is_own_cadence(trace: Trace, records: Sequence[Record]) -> bool:
     """Whether events come once an epoch or less, or under a test of the user's own."""
     epochs = len({r.epoch for r in trace.records}) or 1
@@ -306,13 +317,14 @@ def _averages(trace: Trace, optimizers: tuple[str, ...]) -> tuple[tuple[ev.Avera
 def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) -> Iterable[int]:
     """Records that a correct loop has in the same place: explicit updates, schedules of epochs, idle steps."""
     schedules, averages = _places(trace, ev.ScheduleStep), _places(trace, ev.AverageUpdate)
+    first_reached = {o: r.index for r, b in reversed(_backwards(records)) for o in b.reaches}
     first_step = next((r.index for r, _ in trace.of(ev.Step)), 0)
     for record in records:
         match record.event:
             case ev.Update(explicit=True):
                 yield record.index
             case ev.Step(optimizer=optimizer, scaler=None) if record.before.buffer(optimizer).is_empty:
-                if not any(optimizer in b.reaches for _, b in _backwards(records[: records.index(record)])):
+                if not trace.complete or record.index < first_reached.get(optimizer, len(trace.records)):
                     yield record.index
             case ev.ScheduleStep(scheduler=role) if not _counts_updates(trace, schedules[role]):
                 if record.index > first_step:  # before it, a schedule warns

@@ -45,7 +45,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 | ev.ZeroGrad(owners=named)
             ):
                 owners.update(dict.fromkeys(named))
-            case ev.ScheduleStep(scheduler=role, optimizers=named):
+            case ev.ScheduleStep(scheduler=role, optimizers=named, counts=counts) if counts != "metric":
                 schedules.setdefault(role, next(iter((*named, *loop.optimizers)), ""))
             case ev.AverageUpdate(average=role):
                 averages[role] = None

@@ -4,18 +4,19 @@ A run decides ``if scaler.get_scale() >= before:`` or ``if torch.isfinite(norm):
 anew, and only the arm chosen is in its trace.  The replay has the real scale and the real gradients, so it makes the
 test; for that both arms must be there, with their guards, in every iteration.  An arm that one iteration has taken
 is therefore copied into the others.  Where a test of finiteness came out the same way throughout, its other arm is
-unknown: then it is not made, and the run stands as it is.
+unknown: then it is not made, and the run stands as it is, unless all that depends on it is a raw step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import UnionType
 
 from ampcheck import events as ev
 from ampcheck.trace import Guard, Record, Trace
 
-__all__ = ["NEGATIONS", "Unfolded", "unfold"]
+__all__ = ["NEGATIONS", "Unfolded", "unfold", "with_jump_at_boundary"]
 
 NEGATIONS = ("isnan", "isinf", "is_nan", "is_inf")
 
@@ -40,7 +41,7 @@ class Unfolded:
 def unfold(trace: Trace) -> Unfolded:
     """A trace with both arms of the tests that can be made at run time."""
     records = tuple(_distinct_steps(trace))
-    tests = _two_sided(records)
+    tests = _testable(records)
     added = _missing(records, tests)
     both: list[Record] = []
     places: dict[int, int] = {}
@@ -54,39 +55,87 @@ def unfold(trace: Trace) -> Unfolded:
     return Unfolded(replace(trace, records=tuple(both)), replace(trace, records=normal), places, tests)
 
 
+def with_jump_at_boundary(trace: Trace, witness: int) -> Trace:
+    """A run whose witness leaves an iteration early, with that jump at the end of its window.
+
+    A run takes a jump in the one iteration that it likes, and the source allows it in any: where it matters most is in
+    the iteration that would have ended the window.  So that iteration and the one that was left change places.
+    """
+    jump = trace.records[witness]
+    if not isinstance(jump.event, ev.Jump) or trace.window is None or not trace.complete:
+        return trace
+    inside: dict[Iteration, list[Record]] = {}
+    for record in trace.records:
+        if record.epoch == jump.epoch and len(record.iteration) == len(jump.iteration):
+            inside.setdefault(record.iteration, []).append(record)
+    left = inside.get(jump.iteration, [])
+    ending = next((i for i, rs in inside.items() if rs[0].index > jump.index and _has(rs, ev.Step)), None)
+    plain = next(
+        (rs for rs in inside.values() if _has(rs, ev.Backward) and not _has(rs, ev.Step | ev.Jump)), None
+    )
+    if not left or ending is None or plain is None or _has(left, ev.Step):
+        return trace
+    swapped: list[Record] = []
+    for record in trace.records:
+        if record.iteration not in (jump.iteration, ending) or record not in inside.get(record.iteration, ()):
+            swapped.append(record)
+        elif record is inside[record.iteration][0]:
+            source = plain if record.iteration == jump.iteration else left
+            swapped += [replace(r, iteration=record.iteration) for r in source]
+    return replace(trace, records=tuple(_renumbered_micros(swapped)))
+
+
+def _has(records: Sequence[Record], kind: type[ev.Event] | UnionType) -> bool:
+    return any(isinstance(r.event, kind) for r in records)
+
+
+def _renumbered_micros(records: Sequence[Record]) -> Iterator[Record]:
+    """Records with consecutive indices, and micro-batches counted by the iterations that have a backward."""
+    micro, latest = -1, None
+    for index, record in enumerate(records):
+        event = record.event
+        if isinstance(event, ev.Backward):
+            if latest != record.iteration:
+                micro, latest = micro + 1, record.iteration
+            event = replace(event, micro=micro)
+        yield replace(record, index=index, event=event, micro=max(micro, 0))
+
+
 def _is_finite(guard: Guard) -> bool:
     """Whether a guard holds where everything is finite."""
     return guard.holds is not any(word in guard.text for word in NEGATIONS)
 
 
 def _distinct_steps(trace: Trace) -> Iterator[Record]:
-    """The records without repeated steps of a role that stands for several optimizers, built in one place."""
+    """The records without repeated steps of a role that stands for several optimizers, built in one place.
+
+    The last one of an iteration stays, so that whatever precedes any of them precedes it.
+    """
     built = [e.role for r, e in trace.of(ev.Build) if e.kind == "optimizer" and not r.iteration]
     several = {role for role in built if built.count(role) > 1}
-    stepped: set[str] = set()
+    last = {(e.optimizer, r.iteration): r.index for r, e in trace.of(ev.Step) if e.optimizer in several}
     for record in trace.records:
-        match record.event:
-            case ev.Backward(reaches=reaches):
-                stepped -= set(reaches)
-            case ev.Step(optimizer=optimizer) if optimizer in several:
-                if optimizer in stepped:
-                    continue
-                stepped.add(optimizer)
-            case _:
-                pass
-        yield record
+        event = record.event
+        if (
+            not isinstance(event, ev.Step)
+            or last.get((event.optimizer, record.iteration), record.index) == record.index
+        ):
+            yield record
 
 
-def _two_sided(records: Sequence[Record]) -> frozenset[str]:
-    """The tests of finiteness that came out both ways, and that no backward depends on."""
-    sides: dict[str, set[bool]] = {}
-    unusable: set[str] = set()
+def _testable(records: Sequence[Record]) -> frozenset[str]:
+    """The tests of finiteness that came out both ways and that no backward depends on, or that only guard raw steps."""
+    guarded: dict[str, list[tuple[bool, ev.Event]]] = {}
     for record in records:
         for guard in record.guards:
             if guard.finite:
-                sides.setdefault(guard.text, set()).add(guard.holds)
-                unusable |= {guard.text} if isinstance(record.event, ev.Backward) else set()
-    return frozenset(text for text, held in sides.items() if len(held) == 2 and text not in unusable)
+                guarded.setdefault(guard.text, []).append((guard.holds, record.event))
+    return frozenset(
+        text
+        for text, arms in guarded.items()
+        if (len({holds for holds, _ in arms}) == 2 and not any(isinstance(e, ev.Backward) for _, e in arms))
+        or all(isinstance(e, ev.Step) and e.scaler is None for _, e in arms)
+    )
 
 
 def _missing(records: Sequence[Record], tests: frozenset[str]) -> dict[tuple[int, bool], list[Record]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from ampcheck.events import PLAIN, SkipTest, Unit
 from ampcheck.running import values as v
-from ampcheck.running.machine import WINDOW_NAME, WORLD_NAME, Machine
+from ampcheck.running.machine import Machine
+from ampcheck.running.naming import names_window, names_world
 
 __all__ = ["binary", "coerce", "compare", "flow_of", "is_varying", "negate", "text_of"]
 
@@ -119,18 +119,13 @@ def coerce(machine: Machine, value: v.Value) -> v.Value:
         case v.Unknown(text=text, flow=None, varying=False):
             if text in machine.setting.windows:
                 return v.Number(machine.setting.windows[text], Unit(window=1), text)
-            if _is_world(text):
+            if names_world(text):
                 return v.Number(2, Unit(world=1), text)
         case v.Truth(value=truth, boundary=boundary):
             return v.Number(int(truth), boundary=boundary)
         case v.Reading(scaler=scaler):
             return v.Number(1.0, Unit(((scaler, 1),)), text_of(value))
     return value
-
-
-@lru_cache(maxsize=4096)
-def _is_world(text: str) -> bool:
-    return WORLD_NAME.search(text.rsplit(".", 1)[-1]) is not None
 
 
 def unit_of(machine: Machine, number: v.Number) -> Unit:
@@ -174,14 +169,14 @@ def _note_divisor(machine: Machine, divisor: v.Value) -> None:
     """A divisor that is called like a window's length is one; so is the length of the literal loop it stands in."""
     setting = machine.setting
     match divisor:
-        case v.Unknown(text=text, flow=None, varying=False, role=None) if WINDOW_NAME.search(text):
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if names_window(text):
             if text not in setting.windows and "(" not in text:
                 setting.add_window(text, "")
         case v.Unknown(text=text, flow=None, varying=False, role=None) if text in machine.loops:
             if text not in setting.windows:
                 setting.add_window(text, "")
         case v.Number(value=int(length), symbol="", counter=False, label=label) if length > 1:
-            if label and WINDOW_NAME.search(label):
+            if label and names_window(label):
                 setting.label(str(length), label)
             elif str(length) in machine.loops and str(length) not in setting.windows:
                 setting.add_window(str(length), "")
@@ -396,7 +391,7 @@ def _membership(machine: Machine, op: str, item: v.Value, container: v.Value) ->
 def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
     negated = op in OPPOSITE
     base = OPPOSITE.get(op, op)
-    varying = is_varying(left) or is_varying(right)
+    varying = is_varying(left) or is_varying(right) or _counts_calls(machine, left, right)
     modulus = next((x.modulus for x in (left, right) if isinstance(x, v.Unknown) and x.modulus), "")
     group = None
     if base in ("==", "is") and isinstance(right, (v.Const, v.Lib)) and not varying:
@@ -408,6 +403,13 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
         usual = _reads_not_yet(left)
     skip_text = _finite_text(left) or _finite_text(right)
     return v.Atom(text, varying, usual, finite=skip_text, modulus=modulus, negated=negated, group=group)
+
+
+def _counts_calls(machine: Machine, left: v.Value, right: v.Value) -> bool:
+    """Whether a number that the caller of a step passes in is compared: ``if step == self.epoch_len - 1``."""
+    if not machine.synthetic or not isinstance(right, (v.Unknown, v.Number)):
+        return False
+    return isinstance(left, v.Unknown) and left.argument and left.base is None and left.flow is None
 
 
 def _reads_not_yet(left: v.Value) -> bool:

@@ -10,8 +10,9 @@ from ampcheck.library import torch as lib
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce, flow_of, is_varying, text_of
-from ampcheck.running.machine import WINDOW_NAME, Machine
+from ampcheck.running.machine import Machine
 from ampcheck.running.methods import Arguments
+from ampcheck.running.naming import names_window
 
 __all__ = ["BUILTINS", "class_kind", "of_gradient"]
 
@@ -111,7 +112,7 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         elif not stop.symbol and len(bounds) == 1 and length > 1:
             window = str(length)
     label = getattr(bounds[-1], "label", "")
-    if window.isdigit() and label and WINDOW_NAME.search(label):
+    if window.isdigit() and label and names_window(label):
         machine.setting.label(window, label)
     if len(raw) == 3 and isinstance(raw[2], v.Unknown):
         window = raw[2].text  # ``range(0, batch_size, micro_batch_size)``

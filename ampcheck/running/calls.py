@@ -18,13 +18,12 @@ from ampcheck.running.arithmetic import flow_of, is_varying, text_of
 from ampcheck.running.machine import (
     MAX_CALLS,
     MAX_DEPTH,
-    SCALER_NAME,
-    SCHEDULER_NAME,
     Frame,
     Machine,
     Signal,
 )
 from ampcheck.running.methods import Arguments, call_method, call_model
+from ampcheck.running.naming import names_scaler, names_scheduler
 
 __all__ = ["bind", "call_function", "call_value"]
 
@@ -131,6 +130,11 @@ def _in_frame(
     machine: Machine, frame: Frame, run: Callable[[], v.Value], function: p.Node, node: p.Expr
 ) -> v.Value:
     outer, guards = machine.frame, len(machine.guards)
+    without_gradients = isinstance(function, p.FunctionDef) and any(
+        text.rstrip("()").endswith(("no_grad", "inference_mode"))
+        for text in map(machine.text, function.decorators)
+    )
+    machine.no_grad += without_gradients
     machine.frame = frame
     machine.depth += 1
     machine.calls.append(node.site)
@@ -139,6 +143,7 @@ def _in_frame(
         return run()
     finally:
         machine.frame = outer
+        machine.no_grad -= without_gradients
         machine.depth -= 1
         machine.calls.pop()
         machine.active.pop()
@@ -343,9 +348,12 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
         flow = _flow(machine, given)
         if receiver_flow is not None:
             flow = flow.plus(receiver_flow) if not flow.detached else receiver_flow
-    if last in ("no_grad", "inference_mode", "set_grad_enabled"):
+    if last in ("no_grad", "inference_mode"):
         return v.Context("no_grad")
-    if last == "nullcontext":
+    if last == "set_grad_enabled":
+        wanted = given.get(0, "mode")
+        return v.Context("no_grad" if isinstance(wanted, v.Truth) and not wanted.value else "null")
+    if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
 
@@ -360,9 +368,7 @@ def _constructed(machine: Machine, last: str, given: Arguments, node: p.Expr) ->
     """Classes and factories that cannot be seen, known by their names and by what they are given."""
     hint = machine.hint
     has_optimizer = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Optimizer) for a in given.all)
-    if has_optimizer and (
-        SCHEDULER_NAME.search(last) or last.endswith("LR") or SCHEDULER_NAME.search(hint.rsplit(".", 1)[-1])
-    ):
+    if has_optimizer and (names_scheduler(last) or last.endswith("LR") or names_scheduler(hint)):
         return roles.build_scheduler(machine, last, given.all, node)
     if AVERAGES.search(last) and given.all:
         return roles.build_average(machine, last, node)
@@ -373,6 +379,6 @@ def _constructed(machine: Machine, last: str, given: Arguments, node: p.Expr) ->
         and (last in lib.OPTIMIZERS or "opt" in hint.lower())
     ):
         return roles.build_optimizer(machine, last, given.get(0, "params"), node)
-    if SCALER_NAME.search(last) and hint and last[:1].isupper() and last in lib.SCALERS:
+    if names_scaler(last) and hint and last[:1].isupper() and last in lib.SCALERS:
         return roles.build_scaler(machine, last, given.keywords, node, last)
     return None

@@ -7,7 +7,8 @@ from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import flow_of, text_of
-from ampcheck.running.machine import WINDOW_NAME, Infeasible, Machine
+from ampcheck.running.machine import Infeasible, Machine
+from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard
@@ -108,6 +109,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     """``loss.backward()``: which owners it reaches follows from the forwards behind the loss."""
     if isinstance(loss, v.Foreign):
         return
+    machine.differentiates = True
     flow = flow_of(loss) or v.Flow()
     if flow.detached:
         return
@@ -150,7 +152,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
 def _note_loops(machine: Machine) -> None:
     """A backward inside ``for _ in range(k)``: the loop declares a window where k is one, or is called like one."""
     for window in machine.loops:
-        if window in machine.setting.windows or (window and WINDOW_NAME.search(window)):
+        if window in machine.setting.windows or (window and names_window(window)):
             machine.setting.add_window(window, "loop")
 
 
@@ -256,12 +258,12 @@ def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int
             continue
         if modulus in setting.windows:
             continue
-        if how in ("clip", "schedule") and not WINDOW_NAME.search(modulus):
+        if how in ("clip", "schedule") and not names_window(modulus):
             continue
         if (
             how in ("update", "sync")
             or _outside(machine, guard, modulus, owners, index)
-            or WINDOW_NAME.search(modulus)
+            or names_window(modulus)
         ):
             setting.add_window(modulus, how)
 

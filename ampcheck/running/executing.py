@@ -14,7 +14,8 @@ from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce, is_varying, text_of
 from ampcheck.running.attributes import store_attribute
 from ampcheck.running.looping import bind_target, counts_batches, iterate
-from ampcheck.running.machine import WINDOW_NAME, Infeasible, Machine, Signal
+from ampcheck.running.machine import Infeasible, Machine, Signal
+from ampcheck.running.naming import names_window
 from ampcheck.running.remembering import remembered
 from ampcheck.running.roles import freeze, owners_of
 from ampcheck.running.truth import is_decided, truth
@@ -88,7 +89,7 @@ def _is_anonymous(machine: Machine, value: v.Value) -> bool:
     """Whether a value is an object that a call returned and nothing has named yet."""
     if not isinstance(value, v.Unknown) or value.role is not None or value.varying or value.flow is not None:
         return False
-    is_window = WINDOW_NAME.search(value.text) is not None or value.text in machine.setting.windows
+    is_window = names_window(value.text) or value.text in machine.setting.windows
     return "(" in value.text and not is_window and not value.argument
 
 

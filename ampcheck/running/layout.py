@@ -1,20 +1,18 @@
-"""What the program's shape tells before anything runs: nesting of loops, who calls whom, and the roots.
-
-Calls are matched by bare name here, without regard to scope: a first guess that the run itself corrects.
-"""
+"""What the program's shape tells before anything runs: nesting of loops, gates, and the roots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ampcheck import program as p
 from ampcheck.events import Site
 from ampcheck.lowering.names import EVENT_NAMES
+from ampcheck.running.callgraph import CallGraph, callees, mentions
 
 __all__ = ["Layout", "lay_out"]
 
 STEP_NAMES = frozenset({"backward", "unscale_", "clip_grad_norm_", "clip_grad_value_", "zero_grad"})
+BACKWARD = frozenset({"backward"})
 
 
 @dataclass(slots=True)
@@ -24,7 +22,7 @@ class Layout:
     `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
     `idle`: loops with no event in them; `gates`: ifs that an optimizer's step depends on;
     `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
-    `roots`: functions that hold part of a step, those first that nobody else who holds one calls;
+    `roots`: functions that hold part of a step, those first from which the most others are reached;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `holding`: top-level statements that themselves run part of a step.
     """
@@ -32,9 +30,9 @@ class Layout:
     outer: set[p.Node] = field(default_factory=set)
     outer_sites: set[Site] = field(default_factory=set)
     batches: set[p.Node] = field(default_factory=set)
-    window_tests: set[p.Node] = field(default_factory=set)
-    gates: set[p.Node] = field(default_factory=set)
     idle: set[p.Node] = field(default_factory=set)
+    gates: set[p.Node] = field(default_factory=set)
+    window_tests: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
     roots: list[p.FunctionDef] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
@@ -49,206 +47,101 @@ class Layout:
 
 def lay_out(module: p.Module) -> Layout:
     """The layout of a program."""
-    layout = Layout()
-    functions = list(_functions(module.body, None, layout))
-    mentions = {f: _mentions(f.body) for f in functions}
-    by_name: dict[str, list[p.FunctionDef]] = {}
-    for function in functions:
-        names = [function.name]
-        owner = layout.classes.get(function)
-        if owner is not None and function.name in ("__init__", "__call__"):
-            names.append(owner.name)
-        for name in names:
-            by_name.setdefault(name, []).append(function)
-    steps = _closure(functions, mentions, by_name, STEP_NAMES)
-    backwards = _closure(functions, mentions, by_name, frozenset({"backward"}))
-    holders = _closure(functions, mentions, by_name, EVENT_NAMES)
-    eventful = {name for name, fs in by_name.items() if any(f in holders for f in fs)} | EVENT_NAMES
-    loops = _loop_holders(functions, by_name, backwards, mentions)
-    for body in [module.body, *(f.body for f in functions)]:
-        _find_loops(body, by_name, backwards, loops, layout, eventful)
+    graph = CallGraph(module)
+    layout = Layout(classes=graph.classes)
+    steps = graph.with_callers(graph.mentioning(STEP_NAMES))
+    layout.roots = sorted(
+        (f for f in graph.functions if f in steps), key=lambda f: graph.reach(f, steps), reverse=True
+    )
+    _Loops(graph, layout).find(module)
     layout.window_tests = _window_tests(module.body)
-    stepping = {f.name for f in functions if any(_steps(n) for n in p.walk(*f.body))}
-    for node in p.walk(*module.body):
-        if isinstance(node, p.If) and any(_steps(n, stepping) for n in p.walk(*node.body, *node.orelse)):
-            layout.gates.add(node)
-    for function in functions:
-        if function.body and isinstance(function.body[-1], p.Return):
-            layout.tails.add(function.body[-1])
-    layout.roots = _order(functions, steps, mentions, layout)
-    layout.looping = set(loops)
-    called = {f.name for f in steps} | {layout.classes[f].name for f in steps if f in layout.classes}
+    _find_gates(graph, module, layout)
+    layout.tails = {f.body[-1] for f in graph.functions if f.body and isinstance(f.body[-1], p.Return)}
+    names = graph.names_of(steps)
     for statement in module.body:
-        is_definition = isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import))
-        if not is_definition and _calls(statement) & (STEP_NAMES | called):
+        if isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import)):
+            continue
+        if _called(statement) & STEP_NAMES or callees(statement) & names:
             layout.holding.add(statement)
     return layout
 
 
-def _functions(body: tuple[p.Stmt, ...], cls: p.ClassDef | None, layout: Layout) -> Iterator[p.FunctionDef]:
-    """All functions, methods and nested functions."""
-    for statement in body:
-        match statement:
-            case p.FunctionDef():
-                if cls is not None:
-                    layout.classes[statement] = cls
-                yield statement
-                yield from _functions(statement.body, None, layout)
-            case p.ClassDef():
-                yield from _functions(statement.body, statement, layout)
-            case p.If(body=inner, orelse=orelse):
-                yield from _functions(inner + orelse, cls, layout)
-            case p.With(body=inner) | p.For(body=inner) | p.While(body=inner):
-                yield from _functions(inner, cls, layout)
-            case p.Try(body=inner, handlers=handlers, orelse=orelse, final=final):
-                yield from _functions(
-                    inner + orelse + final + tuple(s for h in handlers for s in h), cls, layout
-                )
-
-
-def _mentions(body: tuple[p.Stmt, ...]) -> set[str]:
-    """Names and attributes mentioned in a body, functions defined inside it left out."""
-    names: set[str] = set()
-    stack: list[p.Node] = list(body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (p.FunctionDef, p.ClassDef)):
-            continue
-        if isinstance(node, p.Name):
-            names.add(node.id)
-        elif isinstance(node, p.Attribute):
-            names.add(node.attr)
-        stack.extend(p.children(node))
-    return names
-
-
-def _calls(statement: p.Stmt) -> set[str]:
-    """The bare names of what a statement calls."""
+def _called(statement: p.Stmt) -> set[str]:
+    """The bare names of what a statement itself calls."""
     functions = [n.func for n in p.walk(statement) if isinstance(n, p.Call)]
-    return {
-        f.attr if isinstance(f, p.Attribute) else f.id
-        for f in functions
-        if isinstance(f, (p.Attribute, p.Name))
+    return {f.attr for f in functions if isinstance(f, p.Attribute)} | {
+        f.id for f in functions if isinstance(f, p.Name)
     }
 
 
-def _closure(
-    functions: list[p.FunctionDef],
-    mentions: dict[p.FunctionDef, set[str]],
-    by_name: dict[str, list[p.FunctionDef]],
-    seeds: frozenset[str],
-) -> set[p.FunctionDef]:
-    """The functions that mention one of the names, or call a function that does."""
-    found = {f for f in functions if mentions[f] & seeds}
-    grew = True
-    while grew:
-        names = {name for name, fs in by_name.items() if any(f in found for f in fs)}
-        more = {f for f in functions if f not in found and mentions[f] & names}
-        found |= more
-        grew = bool(more)
-    return found
+class _Loops:
+    """Sorts the loops of a program by what is in them."""
+
+    def __init__(self, graph: CallGraph, layout: Layout) -> None:
+        self.graph = graph
+        self.layout = layout
+        self.backwards = graph.names_of(graph.with_callers(graph.mentioning(BACKWARD)))
+        self.eventful = graph.names_of(graph.with_callers(graph.mentioning(EVENT_NAMES)))
+        own = {f for f in graph.functions if any(self._differentiates(n) for n in _loops(f.body))}
+        layout.looping = set(graph.with_callers(own))
+        self.looping = graph.names_of(graph.with_callers(own))
+
+    def _differentiates(self, loop: p.For | p.While) -> bool:
+        return bool(mentions(*loop.body) & BACKWARD or callees(*loop.body) & self.backwards)
+
+    def find(self, module: p.Module) -> None:
+        """Fill in the layout."""
+        layout = self.layout
+        for loop in _loops(module.body):
+            inner = _loops(loop.body)
+            if any(self._differentiates(n) for n in inner) or callees(*loop.body) & self.looping:
+                layout.outer.add(loop)
+                layout.outer_sites.add(loop.site)
+            elif self._differentiates(loop):
+                layout.batches.add(loop)
+            elif not (mentions(*loop.body) & EVENT_NAMES or callees(*loop.body) & self.eventful):
+                layout.idle.add(loop)
 
 
-def _loop_holders(
-    functions: list[p.FunctionDef],
-    by_name: dict[str, list[p.FunctionDef]],
-    backwards: set[p.FunctionDef],
-    mentions: dict[p.FunctionDef, set[str]],
-) -> set[p.FunctionDef]:
-    """The functions that hold a loop around a backward, or call one that does."""
-    names = {name for name, fs in by_name.items() if any(f in backwards for f in fs)} | {"backward"}
-    found = set()
-    for function in functions:
-        for node in p.walk(*function.body):
-            if isinstance(node, (p.For, p.While)) and _mentions(node.body) & names:
-                found.add(function)
-                break
-    grew = True
-    while grew:
-        callers = {name for name, fs in by_name.items() if any(f in found for f in fs)}
-        more = {f for f in functions if f not in found and mentions[f] & callers}
-        found |= more
-        grew = bool(more)
-    return found
+def _loops(body: tuple[p.Stmt, ...]) -> list[p.For | p.While]:
+    return [n for n in p.walk(*body) if isinstance(n, (p.For, p.While))]
 
 
-def _find_loops(
-    body: tuple[p.Stmt, ...],
-    by_name: dict[str, list[p.FunctionDef]],
-    backwards: set[p.FunctionDef],
-    loops: set[p.FunctionDef],
-    layout: Layout,
-    eventful: set[str],
-) -> None:
-    names = {name for name, fs in by_name.items() if any(f in backwards for f in fs)} | {"backward"}
-    looping = {name for name, fs in by_name.items() if any(f in loops for f in fs)}
-    for node in p.walk(*body):
-        if not isinstance(node, (p.For, p.While)):
-            continue
-        inner = [n for n in p.walk(*node.body) if isinstance(n, (p.For, p.While))]
-        if any(_mentions(n.body) & names for n in inner) or _mentions(node.body) & looping:
-            layout.outer.add(node)
-            layout.outer_sites.add(node.site)
-        elif _mentions(node.body) & names:
-            layout.batches.add(node)
-        elif not _mentions(node.body) & eventful:
-            layout.idle.add(node)
+def _find_gates(graph: CallGraph, module: p.Module, layout: Layout) -> None:
+    own = {f for f in graph.functions if any(_steps(n) for n in p.walk(*f.body))}
+    names = graph.names_of(graph.with_callers(own))
+    for node in p.walk(*module.body):
+        if isinstance(node, p.If):
+            body = (*node.body, *node.orelse)
+            if callees(*body) & names or any(_steps(n) for n in p.walk(*body)):
+                layout.gates.add(node)
 
 
-def _steps(node: p.Node, stepping: set[str] | frozenset[str] = frozenset()) -> bool:
-    """Whether a node is a call of an optimizer's step, or of a function that holds one."""
-    if not isinstance(node, p.Call):
-        return False
-    match node.func:
-        case p.Attribute(attr="step", value=p.Name(id=owner) | p.Attribute(attr=owner)):
-            return bool(node.arguments) or "opt" in owner.lower() or (owner == "self" and "step" in stepping)
-        case p.Attribute(attr=name) | p.Name(id=name):
-            return name in stepping
+def _steps(node: p.Node) -> bool:
+    """Whether a node is a call of an optimizer's step: ``scaler.step(optimizer)``, ``self.opt.step()``."""
+    match node:
+        case p.Call(func=p.Attribute(attr="step", value=p.Name(id=owner) | p.Attribute(attr=owner))):
+            return bool(node.arguments) or "opt" in owner.lower()
         case _:
             return False
 
 
 def _window_tests(body: tuple[p.Stmt, ...]) -> set[p.Node]:
-    """Comparisons with a counter that is counted up somewhere and set back somewhere: ``if count == accum``."""
-    counted: set[str] = set()
+    """Comparisons with a counter that is set back somewhere: ``if count == accum``."""
     stores: dict[str, int] = {}
     comparisons: list[p.Compare] = []
     for node in p.walk(*body):
         match node:
-            case p.AugAssign(target=p.Name(id=name) | p.Attribute(attr=name), op="+" | "-"):
-                counted.add(name)
             case p.Assign(targets=targets, value=p.Constant() | p.Name()):
                 for target in targets:
-                    if isinstance(target, (p.Name, p.Attribute)):
-                        name = target.id if isinstance(target, p.Name) else target.attr
+                    for name in mentions(target) if isinstance(target, p.Name) else _last(target):
                         stores[name] = stores.get(name, 0) + 1
             case p.Compare():
                 comparisons.append(node)
     # Set once is a start, set twice is a start and a reset.
     reset = {name for name, count in stores.items() if count > 1}
-    return {c for c in comparisons if _mentions_of(c.left) & reset or _mentions_of(c.right) & reset}
+    return {c for c in comparisons if mentions(c) & reset}
 
 
-def _mentions_of(node: p.Node) -> set[str]:
-    return {
-        n.id if isinstance(n, p.Name) else n.attr
-        for n in p.walk(node)
-        if isinstance(n, (p.Name, p.Attribute))
-    }
-
-
-def _order(
-    functions: list[p.FunctionDef],
-    steps: set[p.FunctionDef],
-    mentions: dict[p.FunctionDef, set[str]],
-    layout: Layout,
-) -> list[p.FunctionDef]:
-    """Holders of a step, those that no other holder calls first, then the rest (in case those never get there)."""
-    called: set[str] = set()
-    for function in steps:
-        called |= mentions[function] - {function.name}
-    ordered = [f for f in functions if f in steps]
-    for function, cls in layout.classes.items():
-        if function.name == "__call__" and cls.name in called:
-            called.add("__call__")
-    return sorted(ordered, key=lambda f: f.name in called)
+def _last(target: p.Expr) -> tuple[str, ...]:
+    return (target.attr,) if isinstance(target, p.Attribute) else ()

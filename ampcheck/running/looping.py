@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import flow_of, is_varying, text_of
-from ampcheck.running.machine import OPTIMIZER_NAME, Machine
+from ampcheck.running.machine import Machine
+from ampcheck.running.naming import names_optimizer
 
 __all__ = ["bind_target", "counts_batches", "iterate"]
 
@@ -79,7 +80,7 @@ def iterate(
         value = value.role
     if isinstance(value, v.Method):
         value = v.Unknown(text_of(value))
-    names_optimizers = isinstance(value, v.Unknown) and OPTIMIZER_NAME.search(value.text.rsplit(".", 1)[-1])
+    names_optimizers = isinstance(value, v.Unknown) and names_optimizer(value.text)
     if names_optimizers and isinstance(value, v.Unknown) and not value.varying:
         # Optimizers in a container that cannot be seen: one stands for all of them.
         one = value.attributes.setdefault("[each]", v.Unknown(f"{value.text}[each]"))

@@ -6,7 +6,6 @@ and values called stands in modules of their own; `ampcheck.running.interpreter`
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,6 +113,7 @@ class Machine(ABC):
         self.named: set[str] = set()
         self.looking: set[tuple[int, str]] = set()
         self.synthetic = False
+        self.differentiates = False
 
     # --- the three operations -------------------------------------------------------------------------------
 
@@ -301,16 +301,3 @@ class Machine(ABC):
 
 def _same(old: Role, new: Role) -> bool:
     return old.kind == new.kind and (old.site == new.site or old.site is None or new.site is None)
-
-
-OPTIMIZER_NAME = re.compile(
-    r"(^|[._\[\]'\"])(optim|optimizer|optimiser|opt|sgd|adamw?)(s|_?\w{0,12})?$|optim", re.IGNORECASE
-)
-SCALER_NAME = re.compile(r"scaler|(^|[._])amp_scal", re.IGNORECASE)
-SCHEDULER_NAME = re.compile(r"sched|warmup|(^|[._])lr_?(policy|decay)?$", re.IGNORECASE)
-WINDOW_NAME = re.compile(
-    r"accum|grad_acc|micro|(^|[._])gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
-)
-WORLD_NAME = re.compile(
-    r"world_?size|get_world_size|num_processes|num_replicas|n_?gpus?\b|num_gpus", re.IGNORECASE
-)

@@ -11,7 +11,8 @@ from ampcheck.events import Forward
 from ampcheck.running import emitting
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce, flow_of, is_varying, text_of
-from ampcheck.running.machine import OPTIMIZER_NAME, Infeasible, Machine
+from ampcheck.running.machine import Infeasible, Machine
+from ampcheck.running.naming import names_optimizer
 from ampcheck.running.roles import (
     as_model,
     as_optimizer,
@@ -475,7 +476,7 @@ def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v
         case "step":
             return as_scheduler(machine, it) or as_optimizer(machine, it)
         case "zero_grad":
-            if OPTIMIZER_NAME.search(it.text.rsplit(".", 1)[-1]):
+            if names_optimizer(it.text):
                 return as_optimizer(machine, it)
             return as_model(machine, it)
         case "parameters" | "named_parameters" | "no_sync" | "half" | "set_requires_gradient_sync":

@@ -13,7 +13,8 @@ from ampcheck import program as p
 from ampcheck.library import torch as lib
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import text_of
-from ampcheck.running.machine import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, Machine
+from ampcheck.running.machine import Machine
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.trace import Role
 
 __all__ = [
@@ -122,7 +123,7 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
     role = _role(value)
     if isinstance(role, v.Optimizer):
         return role
-    if not isinstance(role, v.Unknown) or not (forced or OPTIMIZER_NAME.search(_last(role.text))):
+    if not isinstance(role, v.Unknown) or not (forced or names_optimizer(role.text)):
         return None
     machine.touch()
     found = Role(role.text, "optimizer", role.text, False)
@@ -140,7 +141,7 @@ def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scale
     role = _role(value)
     if isinstance(role, v.Scaler):
         return role
-    if not isinstance(role, v.Unknown) or not (forced or SCALER_NAME.search(_last(role.text))):
+    if not isinstance(role, v.Unknown) or not (forced or names_scaler(role.text)):
         return None
     machine.touch()
     name = machine.add_role(Role(role.text, "scaler", role.text, True))
@@ -153,18 +154,11 @@ def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
     role = _role(value)
     if isinstance(role, v.Scheduler):
         return role
-    if not isinstance(role, v.Unknown) or not SCHEDULER_NAME.search(_last(role.text)):
-        return None
-    if "noise" in role.text.lower() or "schedule_free" in role.text:
+    if not isinstance(role, v.Unknown) or not names_scheduler(role.text):
         return None
     machine.touch()
     role.role = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
     return role.role
-
-
-def _last(text: str) -> str:
-    head = text.split("(")[0]
-    return head.rsplit(".", 1)[-1] if "[" not in head else head.split(".")[-1]
 
 
 def models_of(value: v.Value) -> tuple[str, ...]:

@@ -104,6 +104,8 @@ def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v
 
 def _is_tail(machine: Machine) -> bool:
     kinds = {type(r.event) for r in machine.records}
+    if machine.differentiates:
+        return False
     return bool(kinds & {ev.Step, ev.Clip, ev.Unscale}) and not kinds & {ev.Backward, ev.Escape}
 
 

@@ -1,0 +1,79 @@
+"""What a name tells, where nothing better does: roles and quantities by how people spell them.
+
+Each function is given an expression's text and looks at its last component: ``self.trainer.optimizer_g``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+__all__ = [
+    "names_micro_batch_size",
+    "names_optimizer",
+    "names_scaler",
+    "names_scheduler",
+    "names_window",
+    "names_world",
+]
+
+OPTIMIZER = re.compile(r"optim|(^|_)opts?(_|\d|$|[A-Z])|(^|_)(sgd|adamw?|opt)$", re.IGNORECASE)
+# An optimizer's path, arguments or state is no optimizer.
+NOT_OPTIMIZER = re.compile(
+    r"state|path|config|cfg|args|kwargs|option|name|type|class|_cls|params|group|dict|sched|_fn|lr$|file|steps?$|"
+    r"wrapper|closure|idx|index|hyper|builder|factory|ization",
+    re.IGNORECASE,
+)
+SCALER = re.compile(r"scaler|(^|_)amp_scal", re.IGNORECASE)
+SCHEDULER = re.compile(r"sched|warmup|^lr_?(policy|decay)?$", re.IGNORECASE)
+NOT_SCHEDULER = re.compile(r"noise|ddpm|ddim|diffusion|pipeline|beta|schedule_free|sampl", re.IGNORECASE)
+WINDOW = re.compile(
+    r"accum|grad_acc|micro|^gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
+)
+WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
+SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
+
+
+@lru_cache(maxsize=8192)
+def _last(text: str) -> str:
+    """The last component of a dotted text: what is called or subscripted, not the arguments."""
+    head = text.split("(")[0]
+    return head.rsplit(".", 1)[-1] if "[" not in head else head.split(".")[-1]
+
+
+@lru_cache(maxsize=8192)
+def names_optimizer(text: str) -> bool:
+    """``optimizer_g``, ``self.opt``, ``optims["encoder"]``."""
+    last = _last(text).split("[")[0]
+    return OPTIMIZER.search(last) is not None and NOT_OPTIMIZER.search(last) is None
+
+
+@lru_cache(maxsize=8192)
+def names_scaler(text: str) -> bool:
+    """``scaler``, ``self.grad_scaler``, ``fp16_scaler``."""
+    return SCALER.search(_last(text)) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_scheduler(text: str) -> bool:
+    """``lr_scheduler``, ``sched_g``; not the noise schedulers of diffusion models."""
+    last = _last(text)
+    return SCHEDULER.search(last) is not None and NOT_SCHEDULER.search(text) is None
+
+
+@lru_cache(maxsize=8192)
+def names_window(text: str) -> bool:
+    """``args.gradient_accumulation_steps``, ``ACCUM``, ``update_freq``, ``num_micro_batches``."""
+    return WINDOW.search(text) is not None and SIZE.search(text) is None
+
+
+@lru_cache(maxsize=8192)
+def names_micro_batch_size(text: str) -> bool:
+    """The step of ``range(0, batch_size, micro_batch_size)``."""
+    return SIZE.search(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_world(text: str) -> bool:
+    """``args.world_size``, ``dist.get_world_size()``, ``n_gpu``."""
+    return WORLD.search(_last(text)) is not None
