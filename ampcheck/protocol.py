@@ -131,6 +131,9 @@ def correct(
     dirty: set[str] = set()
     for record in records:
         if record.index in practice.kept:
+            if isinstance(record.event, ev.Step) and record.event.optimizer in dirty:
+                yield Act(ev.ZeroGrad(owners=(record.event.optimizer,), site=record.event.site), record.micro)
+                dirty.discard(record.event.optimizer)
             yield Act(record.event, record.micro, record.guards)
         if not isinstance(record.event, ev.Backward):
             continue

@@ -90,7 +90,9 @@ class _Slice:
         self._follow_gradients(statement, bound, used)
         inside = [self._block(block) for block in _blocks(statement)]
         matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES)
-        if isinstance(statement, p.ExprStmt):
+        if isinstance(statement, p.ExprStmt) and _yields(statement):
+            matters = self._holds
+        elif isinstance(statement, p.ExprStmt):
             matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
         elif isinstance(statement, JUMPS):
             # A jump decides whether events happen only where there are any.
@@ -212,11 +214,15 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple
             case p.ExprStmt(value=value):
                 if isinstance(value, p.Constant) or _only_reports(value, holders):
                     continue
-                if _mentioned([value]) & names:
+                if _mentioned([value]) & names or _yields(statement):
                     kept.append(statement)
             case _:
                 kept.append(statement)
     return tuple(kept)
+
+
+def _yields(statement: p.Stmt) -> bool:
+    return any(isinstance(node, p.Yield) for node in p.walk(statement))
 
 
 def _called(node: p.Call) -> str:

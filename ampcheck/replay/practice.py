@@ -25,7 +25,6 @@ class Slot:
     `trains`: there is a backward in it.
     """
 
-    iteration: tuple[int, ...]
     start: int
     stop: int
     trains: bool
@@ -153,22 +152,27 @@ def _is_undivided(backward: ev.Backward, gaps: set[str]) -> bool:
 
 
 def _epochs(records: Sequence[Record]) -> tuple[tuple[Slot, ...], ...]:
-    """The iterations of each epoch, those that were left early included."""
+    """The iterations of each run through the training loop, those that were left early included.
+
+    Several backwards in a loop of their own are one iteration where the boundary test stands outside that loop.
+    """
+    depths = [len(r.iteration) for r in records if isinstance(r.event, ev.Step) and _at_boundary(r)]
+    depth = min(depths, default=None)
     begun: list[Record] = []
     trained: set[int] = set()
     for record in records:
         if not isinstance(record.event, ev.Backward | ev.Jump):
             continue
-        if not begun or (begun[-1].epoch, begun[-1].iteration) != (record.epoch, record.iteration):
+        if not begun or begun[-1].iteration[:depth] != record.iteration[:depth]:
             begun.append(record)
         if isinstance(record.event, ev.Backward):
             trained.add(begun[-1].index)
-    epochs: dict[int, list[Slot]] = {}
+    epochs: dict[tuple[int, ...], list[Slot]] = {}
     for first, following in pairwise([*begun, None]):
         assert first is not None
         stop = following.index if following else records[-1].index + 1
-        slot = Slot(first.iteration, first.index, stop, first.index in trained)
-        epochs.setdefault(first.epoch, []).append(slot)
+        iteration = first.iteration[:depth]
+        epochs.setdefault(iteration[:-1], []).append(Slot(first.index, stop, first.index in trained))
     return tuple(map(tuple, epochs.values()))
 
 

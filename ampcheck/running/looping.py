@@ -128,4 +128,6 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         return [v.Foreign(f"{value.text}[{i}]") for i in range(len(targets))]
     flow = flow_of(value)
     text = text_of(value)
-    return [v.Unknown(f"{text}[{i}]", is_varying(value), flow) for i in range(len(targets))]
+    # What unseen code returned together is called what its variables are called.
+    names = [t.id if isinstance(t, p.Name) and "(" in text else f"{text}[{i}]" for i, t in enumerate(targets)]
+    return [v.Unknown(name, is_varying(value), flow) for name in names]

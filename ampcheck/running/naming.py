@@ -20,7 +20,7 @@ __all__ = [
 OPTIMIZER = re.compile(r"optim|(^|_)opts?(_|\d|$|[A-Z])|(^|_)(sgd|adamw?|opt)$", re.IGNORECASE)
 # An optimizer's path, arguments or state is no optimizer.
 NOT_OPTIMIZER = re.compile(
-    r"state|path|config|cfg|args|kwargs|option|name|type|class|_cls|params|group|dict|sched|_fn|lr$|file|steps?$|"
+    r"state|path|checkpoint|ckpt|config|cfg|args|kwargs|option|name|type|class|_cls|params|group|dict|sched|_fn|lr$|file|steps?$|"
     r"wrapper|closure|idx|index|hyper|builder|factory|ization",
     re.IGNORECASE,
 )
