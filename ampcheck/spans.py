@@ -93,6 +93,21 @@ def is_stray(trace: Trace, contribution: Contribution, owner: str, at: Record) -
     return any(step < last for step in steps)
 
 
+def feeds_step(trace: Trace, backward: int, optimizer: str) -> bool:
+    """Whether the backward at this place in the code ever adds to what an optimizer steps on.
+
+    A dry run that only tries out the memory (backward, zero, and again) never does.
+    """
+    site = trace.records[backward].event.site
+    return any(
+        trace.records[c.record].event.site == site
+        for record, step in trace.of(Step)
+        if step.optimizer == optimizer
+        for c in record.before.buffer(optimizer).contributions
+        if c.record >= 0
+    )
+
+
 def own_micros(trace: Trace, span: Span) -> frozenset[int]:
     """The micro-batches that a span's step uses, without strays; empty where there is no step."""
     if span.step is None:

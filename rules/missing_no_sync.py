@@ -67,7 +67,8 @@ class MissingNoSync(Rule):
                     continue
                 if not is_sure(span.step.before.buffer(optimizer)):
                     continue
-                first, backward = span.backwards[0]
+                used = {c.record for c in span.step.before.buffer(optimizer).contributions}
+                first, backward = next((b for b in span.backwards if b[0].index in used), span.backwards[0])
                 model = passes(trace, backward, optimizer)[0].model
                 yield Violation(
                     first.index,

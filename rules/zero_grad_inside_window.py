@@ -8,7 +8,7 @@ from ampcheck.boundaries import first_of_each, is_conditional, length, next_touc
 from ampcheck.events import Backward, ZeroGrad
 from ampcheck.gradients import Contribution
 from ampcheck.rule import Rule, Violation
-from ampcheck.spans import accumulates, is_stray, round_of, spans
+from ampcheck.spans import accumulates, feeds_step, is_stray, round_of, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import fresh, name, once_per_site
 
@@ -97,6 +97,8 @@ def _wiped(trace: Trace, record: Record, optimizer: str) -> tuple[Contribution, 
         if not c.assumed and c.record >= 0 and not is_stray(trace, c, optimizer, record)
     )
     micros = {c.micro for c in lost}
+    if not any(feeds_step(trace, c.record, optimizer) for c in lost):
+        return ()
     if not micros or backward.event.micro in micros or len(micros) >= length(trace):
         return ()
     return lost if any(round_of(trace.records[c.record]) == round_of(backward) for c in lost) else ()

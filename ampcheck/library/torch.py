@@ -12,6 +12,7 @@ __all__ = [
     "LOSSES",
     "OPTIMIZERS",
     "SCALERS",
+    "SCALER_FACTORIES",
     "SCHEDULERS",
     "WRAPPERS",
     "deprecated",
@@ -59,6 +60,11 @@ OPTIMIZERS = frozenset(
 )
 
 SCALERS = frozenset({"GradScaler", "ShardedGradScaler"})
+
+# Functions of other libraries that return torch's own scaler.
+SCALER_FACTORIES = frozenset(
+    {"accelerate.utils.get_grad_scaler", "accelerate.utils.modeling.get_grad_scaler"}
+)
 
 # Schedules counted in updates, epochs or metrics.  The classes of `torch.optim.lr_scheduler` count whatever their
 # caller counts, except those whose very purpose is per-update.
@@ -135,7 +141,7 @@ LOSSES = frozenset(
 
 # Objects whose engines own the training step; their models are separate files of this package, later.
 ENGINES = (
-    "accelerate.",
+    "accelerate.Accelerator",
     "lightning",
     "pytorch_lightning",
     "deepspeed",

@@ -156,8 +156,8 @@ def _epochs(records: Sequence[Record]) -> tuple[tuple[Slot, ...], ...]:
 
     Several backwards in a loop of their own are one iteration where the boundary test stands outside that loop.
     """
-    depths = [len(r.iteration) for r in records if isinstance(r.event, ev.Step) and _at_boundary(r)]
-    depth = min(depths, default=None)
+    gated = (len(r.iteration) for r in records if isinstance(r.event, ev.Step) and _at_boundary(r))
+    depth = next(gated, None)
     begun: list[Record] = []
     trained: set[int] = set()
     for record in records:

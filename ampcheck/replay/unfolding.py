@@ -40,7 +40,7 @@ class Unfolded:
 
 def unfold(trace: Trace) -> Unfolded:
     """A trace with both arms of the tests that can be made at run time."""
-    records = tuple(_distinct_steps(trace))
+    records = _without_guesses(tuple(_distinct_steps(trace)))
     tests = _testable(records)
     added = _missing(records, tests)
     both: list[Record] = []
@@ -121,6 +121,26 @@ def _distinct_steps(trace: Trace) -> Iterator[Record]:
             or last.get((event.optimizer, record.iteration), record.index) == record.index
         ):
             yield record
+
+
+def _without_guesses(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """Without gradients that raw optimizers are only assumed to get beside others that certainly do (hand-made ones)."""
+    sure: set[str] = set()
+    guessed: set[str] = set()
+    for record in records:
+        if isinstance(record.event, ev.Backward):
+            known = set(record.event.reaches) - set(record.event.assumed)
+            sure |= known
+            guessed |= set(record.event.assumed) if known else set()
+        elif isinstance(record.event, ev.Step) and record.event.scaler is not None:
+            sure.add(record.event.optimizer)
+    dropped = guessed - sure
+    return tuple(
+        replace(r, event=replace(r.event, reaches=tuple(o for o in r.event.reaches if o not in dropped)))
+        if isinstance(r.event, ev.Backward) and not dropped.isdisjoint(r.event.assumed)
+        else r
+        for r in records
+    )
 
 
 def _testable(records: Sequence[Record]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from ampcheck.events import PLAIN, SkipTest, Unit
 from ampcheck.running import values as v
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_window, names_world
+from ampcheck.running.naming import names_start, names_window, names_world
 
 __all__ = ["binary", "coerce", "compare", "flow_of", "is_varying", "negate", "text_of"]
 
@@ -42,8 +42,8 @@ def text_of(value: v.Value) -> str:
     match value:
         case v.Unknown(text=text) | v.Foreign(text=text) | v.Atom(text=text):
             return text
-        case v.Number(symbol=symbol, value=number):
-            return symbol or f"{number:g}"
+        case v.Number(symbol=symbol, value=number, counter=counter, label=label):
+            return symbol or (label if counter and label else f"{number:g}")
         case v.Const(value=constant):
             return repr(constant)
         case v.Truth(value=truth):
@@ -206,7 +206,8 @@ def _numbers(machine: Machine, op: str, left: v.Number, right: v.Number, text: s
     if isinstance(value, complex) or abs(value) > 1e15:
         return v.Unknown(text)
     unit = {"*": left_unit.times(right_unit), "/": left_unit.times(right_unit, -1)}.get(op, PLAIN)
-    symbol = f"{text_of(left)} {op} {text_of(right)}" if left.symbol or right.symbol else ""
+    spelled = left.symbol or right.symbol or (left.counter and left.label) or (right.counter and right.label)
+    symbol = f"{text_of(left)} {op} {text_of(right)}" if spelled else ""
     counter = left.counter or right.counter
     boundary = left.boundary or right.boundary or (op == "//" and counter and _is_window(machine, right))
     return v.Number(value, unit, symbol if len(symbol) < 80 else text, counter, boundary)
@@ -314,6 +315,7 @@ def negate(value: v.Value) -> v.Value:
                 value.modulus,
                 not value.negated,
                 value.group,
+                value.monotone,
             )
         case _:
             return v.Formula("not", value)
@@ -325,6 +327,9 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
     if from_readings is not None:
         return from_readings
     left, right = coerce(machine, left), coerce(machine, right)
+    for counter, limit in ((left, right), (right, left)):
+        if isinstance(counter, v.Number) and counter.counter:
+            _note_limit(machine, limit)
     if resets:
         for counter, limit in ((left, right), (right, left)):
             atom = _limit(machine, op, counter, limit)
@@ -346,6 +351,14 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
         if isinstance(other, v.Const) and other.value is None and op in ("is", "is not", "==", "!="):
             return _is_none(one, op in ("is", "=="))
     return _atom(machine, op, left, right)
+
+
+def _note_limit(machine: Machine, limit: v.Value) -> None:
+    """What iterations are compared with is a window's length if it is called like one."""
+    match limit:
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if names_window(text):
+            if text not in machine.setting.windows and "(" not in text:
+                machine.setting.add_window(text, "")
 
 
 def _limit(machine: Machine, op: str, counter: v.Value, limit: v.Value) -> v.Value | None:
@@ -399,10 +412,25 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
     text = f"{text_of(left)} {base} {text_of(right)}"
     # In an uneventful run no limit is exceeded and no rare iteration is due; inequalities read "not yet".
     usual = not varying
+    monotone = False
     if varying and base in ("<", "<="):
         usual = _reads_not_yet(left)
+        counter, limit = (left, right) if isinstance(left, v.Number) else (right, left)
+        if isinstance(counter, v.Number) and counter.counter:
+            monotone = True
+            # Past where it starts, not yet where it ends: ``i < start_step`` is false, ``i < max_steps`` true.
+            usual = (counter is left) != names_start(text_of(limit))
     skip_text = _finite_text(left) or _finite_text(right)
-    return v.Atom(text, varying, usual, finite=skip_text, modulus=modulus, negated=negated, group=group)
+    return v.Atom(
+        text,
+        varying,
+        usual,
+        finite=skip_text,
+        modulus=modulus,
+        negated=negated,
+        group=group,
+        monotone=monotone,
+    )
 
 
 def _counts_calls(machine: Machine, left: v.Value, right: v.Value) -> bool:

@@ -254,8 +254,14 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
     return v.NONE
 
 
-def _no_init(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    return v.NONE
+def _spawn(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``torch.multiprocessing.spawn(worker, args=...)``: one of the workers runs here."""
+    worker, rest = given.get(0, "fn"), given.get(1, "args")
+    if not isinstance(worker, (v.Function, v.Bound)):
+        return None
+    return machine.call(
+        worker, [v.Unknown("rank"), *(rest.items if isinstance(rest, v.Seq) else [])], {}, node
+    )
 
 
 BUILTINS: dict[str, Builtin] = {
@@ -294,6 +300,7 @@ BUILTINS: dict[str, Builtin] = {
     "mul": _product,
     "sum": _sum,
     "torch.autograd.backward": _autograd_backward,
+    "spawn": _spawn,
     "bool": _first,
     "cast": lambda machine, given, node: given.args[1] if len(given.args) > 1 else None,
 }

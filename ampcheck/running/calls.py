@@ -224,6 +224,8 @@ def _library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr) ->
             return result
     if name.startswith(lib.ENGINES):
         return v.Foreign(last)
+    if name in lib.SCALER_FACTORIES:
+        return roles.build_scaler(machine, last, given.keywords, node, last)
     if last in lib.SCALERS:
         if not lib.is_torch(name) and not name.startswith((".", "fairscale")):
             return v.Unknown(text_of(callee) + "()")

@@ -179,12 +179,13 @@ def _augmented(machine: Machine, node: p.AugAssign) -> None:
     ):
         value = binary(machine, node.op, number, step, machine.text(node))
         if isinstance(value, v.Number):
-            value = v.Number(value.value, value.unit, "", True)
+            value = v.Number(value.value, value.unit, "", True, label=machine.text(node.target))
     elif _counts(current, step) and node.op in ("+", "-"):
         # A counter whose start is unknown (a resumed run) counts from 0.
         start = current.offset if isinstance(current, v.Unknown) else 0
         amount = step.value if isinstance(step, v.Number) else 0
-        value = v.Number(start + (amount if node.op == "+" else -amount), Unit(), "", True)
+        total = start + (amount if node.op == "+" else -amount)
+        value = v.Number(total, Unit(), "", True, label=machine.text(node.target))
     else:
         value = binary(machine, node.op, current, operand, machine.text(node))
     assign(machine, node.target, value)

@@ -143,7 +143,8 @@ class _Root:
                     plan_ = _Plan(tuple(choices.taken), deviation, signature, frozenset(texts), plan.flips)
                     pending.append(plan_)
             elif plan.deviation is not None and plan.deviation.pattern == "always":
-                for pattern in PATTERNS[1:]:
+                atom = choices.varying.get(plan.deviation.text)
+                for pattern in PATTERNS[1:] if atom is None or not atom.monotone else ():
                     deviation = Deviation(plan.deviation.text, pattern)
                     pending.append(replace(plan, deviation=deviation))
 

@@ -105,6 +105,8 @@ def bind_target(machine: Machine, target: p.Expr, value: v.Value) -> None:
     """Bind a target to a value: names, tuples (a single unknown is spread over them)."""
     match target:
         case p.Name(id=name):
+            if isinstance(value, v.Number) and value.counter and not value.label:
+                value.label = name
             machine.bind_name(name, value)
         case p.Display(items=targets):
             for part, item in zip(targets, _spread(machine, value, targets), strict=True):

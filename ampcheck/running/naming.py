@@ -13,6 +13,7 @@ __all__ = [
     "names_optimizer",
     "names_scaler",
     "names_scheduler",
+    "names_start",
     "names_window",
     "names_world",
 ]
@@ -31,6 +32,7 @@ WINDOW = re.compile(
     r"accum|grad_acc|micro|^gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
 )
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
+START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
 
 
@@ -71,6 +73,12 @@ def names_window(text: str) -> bool:
 def names_micro_batch_size(text: str) -> bool:
     """The step of ``range(0, batch_size, micro_batch_size)``."""
     return SIZE.search(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_start(text: str) -> bool:
+    """``start_step``, ``resume_iter``, ``warmup_steps``: what a counter is past most of the time."""
+    return START.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

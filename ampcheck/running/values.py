@@ -100,7 +100,7 @@ class Atom(Value):
     """A test that cannot be computed: decided when a run first asks, see `ampcheck.running.choices`.
 
     `usual` is how it comes out in an uneventful run.  `modulus` names the unknown window of a test like ``i % n == 0``,
-    `group` an expression whose equality tests exclude each other.
+    `group` an expression whose equality tests exclude each other; a `monotone` test changes once at most.
     """
 
     text: str
@@ -111,6 +111,7 @@ class Atom(Value):
     modulus: str = ""
     negated: bool = False
     group: tuple[str, Any] | None = None
+    monotone: bool = False
 
 
 @dataclass(slots=True, eq=False)
