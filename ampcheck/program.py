@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """Anything with a place in the source."""
 
@@ -79,21 +79,21 @@ class Stmt(Node):
     __slots__ = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Name(Expr):
     """A name."""
 
     id: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Constant(Expr):
     """A literal: number, string, None, True, False, Ellipsis."""
 
     value: Any
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Attribute(Expr):
     """``value.attr``."""
 
@@ -101,7 +101,7 @@ class Attribute(Expr):
     attr: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Subscript(Expr):
     """``value[index]``; several indices are Opaque."""
 
@@ -109,7 +109,7 @@ class Subscript(Expr):
     index: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Slice(Expr):
     """``lower:upper:step`` inside a subscript."""
 
@@ -118,7 +118,7 @@ class Slice(Expr):
     step: Expr | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Keyword:
     """An argument of a call: positional when `name` is "", ``*x`` and ``**x`` by `star`."""
 
@@ -127,7 +127,7 @@ class Keyword:
     star: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call(Expr):
     """``func(*arguments)``."""
 
@@ -135,7 +135,7 @@ class Call(Expr):
     arguments: tuple[Keyword, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Binary(Expr):
     """``left op right`` for arithmetic operators, spelled as in source."""
 
@@ -144,7 +144,7 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Unary(Expr):
     """``not x``, ``-x``, ``+x``, ``~x``."""
 
@@ -152,7 +152,7 @@ class Unary(Expr):
     operand: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Compare(Expr):
     """``left op right``; a chain ``a < b < c`` becomes a BoolOp of pairs."""
 
@@ -161,7 +161,7 @@ class Compare(Expr):
     right: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class BoolOp(Expr):
     """``a and b`` / ``a or b``."""
 
@@ -170,7 +170,7 @@ class BoolOp(Expr):
     right: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class IfExp(Expr):
     """``body if test else orelse``."""
 
@@ -179,7 +179,7 @@ class IfExp(Expr):
     orelse: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Display(Expr):
     """A tuple, list or set display."""
 
@@ -187,21 +187,21 @@ class Display(Expr):
     items: tuple[Expr, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DictDisplay(Expr):
     """A dict display; a key of None is ``**value``."""
 
     items: tuple[tuple[Expr | None, Expr], ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Starred(Expr):
     """``*value`` in a display or target."""
 
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Comprehension(Expr):
     """A comprehension with its innermost element; `loops` are (target, iterable, conditions), outermost first."""
 
@@ -211,7 +211,7 @@ class Comprehension(Expr):
     key: Expr | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class NamedExpr(Expr):
     """``(target := value)``."""
 
@@ -219,7 +219,7 @@ class NamedExpr(Expr):
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Yield(Expr):
     """``yield value`` (`delegate`: ``yield from value``)."""
 
@@ -227,14 +227,14 @@ class Yield(Expr):
     delegate: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Opaque(Expr):
     """Anything else; its operands are kept."""
 
     operands: tuple[Expr, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Parameter:
     """A parameter of a function; `star` is "", "*" or "**"."""
 
@@ -244,7 +244,7 @@ class Parameter:
     star: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Lambda(Expr):
     """``lambda parameters: body``."""
 
@@ -252,14 +252,14 @@ class Lambda(Expr):
     body: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ExprStmt(Stmt):
     """An expression as a statement."""
 
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Assign(Stmt):
     """``a = b = value``, and annotated assignments (value None when only declared)."""
 
@@ -268,7 +268,7 @@ class Assign(Stmt):
     annotation: Expr | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class AugAssign(Stmt):
     """``target op= value``."""
 
@@ -277,7 +277,7 @@ class AugAssign(Stmt):
     value: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class If(Stmt):
     """A conditional; match statements become chains of these."""
 
@@ -286,7 +286,7 @@ class If(Stmt):
     orelse: tuple[Stmt, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class For(Stmt):
     """A for loop."""
 
@@ -296,7 +296,7 @@ class For(Stmt):
     orelse: tuple[Stmt, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class While(Stmt):
     """A while loop."""
 
@@ -305,7 +305,7 @@ class While(Stmt):
     orelse: tuple[Stmt, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class With(Stmt):
     """A with statement: (context, target) pairs."""
 
@@ -313,7 +313,7 @@ class With(Stmt):
     body: tuple[Stmt, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Try(Stmt):
     """A try statement; handlers keep their bodies only."""
 
@@ -323,7 +323,7 @@ class Try(Stmt):
     final: tuple[Stmt, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Return(Stmt):
     """``return value``."""
 
@@ -342,35 +342,35 @@ class Continue(Stmt):
     __slots__ = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Raise(Stmt):
     """``raise``."""
 
     value: Expr | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Assert(Stmt):
     """``assert test``."""
 
     test: Expr
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Delete(Stmt):
     """``del targets``."""
 
     targets: tuple[Expr, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Import(Stmt):
     """Names bound by an import: (name, dotted origin)."""
 
     names: tuple[tuple[str, str], ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FunctionDef(Stmt):
     """A function or method."""
 
@@ -381,7 +381,7 @@ class FunctionDef(Stmt):
     generator: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ClassDef(Stmt):
     """A class."""
 
@@ -391,7 +391,7 @@ class ClassDef(Stmt):
     decorators: tuple[Expr, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Module:
     """A lowered file: its statements and the source lines that texts are cut from."""
 

@@ -127,7 +127,7 @@ def correct(
     for closing in closings:
         for index in closing.takes:
             takers.setdefault(index, []).append(closing)
-    micros = {r.index: r.micro for r in records}
+    last = _last_backwards(records, closings)
     dirty: set[str] = set()
     for record in records:
         if record.index in practice.kept:
@@ -143,7 +143,7 @@ def correct(
             yield Act(ev.ZeroGrad(owners=opened, site=record.event.site), record.micro)
             dirty -= set(opened)
         dirty |= set(record.event.reaches)
-        yield _backward(record, record.event, practice, taking, micros)
+        yield _backward(record, record.event, practice, taking, not taking or record.index in last)
         if record.index in groups:
             group = groups[record.index]
             yield from _close(group, practice)
@@ -173,8 +173,23 @@ def _groups(
     return groups
 
 
+def _last_backwards(records: Sequence[Record], closings: Sequence[Closing]) -> frozenset[int]:
+    """The backwards of each window's last micro-batch: in its last iteration, each place once."""
+    by_index = {r.index: r for r in records}
+    last: set[int] = set()
+    for closing in closings:
+        taken = [by_index[t] for t in closing.takes]
+        ending = {r.event.site: r.index for r in taken if r.iteration == taken[-1].iteration}
+        last.update(ending.values())
+    return frozenset(last)
+
+
 def _backward(
-    record: Record, event: ev.Backward, practice: Practice, taking: list[Closing], micros: Mapping[int, int]
+    record: Record,
+    event: ev.Backward,
+    practice: Practice,
+    taking: list[Closing],
+    synced: bool,
 ) -> Act:
     owners = [c.optimizer for c in taking] or [o for o in event.reaches if o in practice.scalers]
     scaler = next((practice.scalers[o] for o in owners if o in practice.scalers), None)
@@ -189,7 +204,6 @@ def _backward(
         for unit in event.loss.parts
     )
     divisor = 1 if free_of_k or practice.late else max((c.divisor for c in taking), default=1)
-    synced = not taking or any(micros[c.takes[-1]] == record.micro for c in taking)
     forwards = tuple(replace(f, bypassed=False, synced=synced) for f in event.loss.forwards)
     loss = replace(event.loss, parts=parts, forwards=forwards)
     return Act(replace(event, loss=loss, synced=synced), record.micro, divisor=divisor)

@@ -31,7 +31,8 @@ def _lower_segment(path: str, segment: Segment) -> list[p.Stmt]:
         raise Unreadable(f"not Python: line {line}: {error.message.splitlines()[0]}") from None
     except RecursionError:
         raise Unreadable("nested too deeply to be parsed") from None
-    # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.
-    positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.  Its
+    # `resolve` would also walk the tree once more for the visitors that this provider does not have.
+    positions = PositionProvider()._gen(MetadataWrapper(module, unsafe_skip_copy=True))
     lowering = Statements(path, positions, segment.line - 1)
     return list(lowering.block(module.body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ampcheck.replay.references import excerpt, references, until, user_acts
+from ampcheck.replay.references import excerpt, references, until, user_acts, whole
 from ampcheck.replay.script import cast, write
 from ampcheck.replay.unfolding import unfold, with_jump_at_boundary
 from ampcheck.trace import Trace
@@ -22,6 +22,8 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
     loop, _ = references(normal, normal.records)
     members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
 
+    places = [unfolded.places.get(n, 0) for n in needed]
+
     def scripts(stop: int | None) -> dict[str, Any]:
         _, acceptable = references(normal, until(normal, stop))
         return {
@@ -31,8 +33,8 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
 
     return {
         "members": members,
-        "excerpt": scripts(excerpt(user, *(unfolded.places.get(n, 0) for n in needed))),
-        "whole": scripts(None),
+        "excerpt": scripts(excerpt(user, *places)),
+        "whole": scripts(whole(user, *places)),
         "oracle": list(oracle),
         "bfloat16": loop.bfloat16,
     }

@@ -146,15 +146,19 @@ class Machine:
     # --- running ---
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Execute the operations in order; a call that torch refuses ends the run, as it would the user's."""
+        """Execute the operations in order; a call that torch refuses ends the run, as it would the user's.
+
+        In a scenario that does not stop there, the call is left out and the run goes on.
+        """
         for op in ops:
-            if self.seen.exception or not all(self._holds(test, op) for test in op.get("if", ())):
+            if self.seen.stopped or not all(self._holds(test, op) for test in op.get("if", ())):
                 continue
             try:
                 getattr(self, "_do_" + op["do"].replace("-", "_"))(op)
             except _Refused as refusal:
-                self.seen.exception = str(refusal)
-                self.seen.exception_at = op["micro"]
+                self.seen.stopped = self.scenario.stops
+                if not self.seen.exception:
+                    self.seen.exception, self.seen.exception_at = str(refusal), op["micro"]
 
     def finish(self) -> Observed:
         """What was observed, with the parameters and scales at the end."""
@@ -261,7 +265,7 @@ class Machine:
             if op["style"] == "value":
                 components = [abs(x) for p in group if p.grad is not None for x in self._values([p.grad])]
                 self.seen.clip_norm.append((op["micro"], max(components, default=0.0)))
-                with self._asked():
+                if components:  # with no gradient at all, some versions of torch raise and others do nothing
                     nn.utils.clip_grad_value_(group, THRESHOLD)
                 continue
             with self._asked():

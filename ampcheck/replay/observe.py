@@ -22,14 +22,17 @@ TOLERANCE = 1e-5
 class Observed:
     """One execution of one script in one scenario.
 
-    By optimizer: `steps` that really happened, `gradient` and `rates` at each, `carried` the gradient there before it
-    was unscaled, `windows` the micro-batches since the previous step.  `scale`, by scaler, is relative to its first
-    value and sampled at every backward and at the end.  `clip_norm` and `read_norm` come with their micro-batch.
-    `syncs` counts all-reduces by owner; `divergence` is the largest difference between ranks at a step.
+    `exception` is torch's message, `exception_at` its micro-batch; `stopped` says that the run ended there.
+    By optimizer: `steps` that really happened,
+    `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
+    since the previous step.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
+    and at the end.  `clip_norm` and `read_norm` come with their micro-batch.  `syncs` counts all-reduces by owner;
+    `divergence` is the largest difference between ranks at a step.
     """
 
     exception: str = ""
     exception_at: int = -1
+    stopped: bool = False
     warning: list[str] = field(default_factory=list)
     steps: dict[str, int] = field(default_factory=dict)
     schedule: dict[str, int] = field(default_factory=dict)
@@ -71,7 +74,7 @@ def same(one: Sequence[float], other: Sequence[float]) -> bool:
 
 def deviations(user: Observed, reference: Observed) -> frozenset[str]:
     """The observables in which the user's loop differs from one reference."""
-    stopped = bool(user.exception)
+    stopped = user.stopped
     found = {
         "exception": user.exception != reference.exception,
         "warning": user.warning != reference.warning,

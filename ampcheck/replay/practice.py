@@ -154,18 +154,23 @@ def _is_undivided(backward: ev.Backward, gaps: set[str]) -> bool:
 def _epochs(records: Sequence[Record]) -> tuple[tuple[Slot, ...], ...]:
     """The iterations of each run through the training loop, those that were left early included.
 
-    Several backwards in a loop of their own are one iteration where the boundary test stands outside that loop.
+    Several backwards in a loop of their own are one iteration where the boundary test stands outside that loop; without
+    a boundary test, the same backward again is the next one.
     """
     gated = (len(r.iteration) for r in records if isinstance(r.event, ev.Step) and _at_boundary(r))
     depth = next(gated, None)
     begun: list[Record] = []
     trained: set[int] = set()
+    places: set[ev.Site] = set()
     for record in records:
         if not isinstance(record.event, ev.Backward | ev.Jump):
             continue
-        if not begun or begun[-1].iteration[:depth] != record.iteration[:depth]:
+        again = depth is None and record.event.site in places
+        if not begun or again or begun[-1].iteration[:depth] != record.iteration[:depth]:
             begun.append(record)
+            places.clear()
         if isinstance(record.event, ev.Backward):
+            places.add(record.event.site)
             trained.add(begun[-1].index)
     epochs: dict[tuple[int, ...], list[Slot]] = {}
     for first, following in pairwise([*begun, None]):
@@ -254,8 +259,13 @@ def _meant(
     behind = named and all(not first.before.buffer(o).is_empty for o in named)
     if behind and clipped.isdisjoint(named):
         return named
-    following = [r.event.optimizer for r in trace.records[first.index :] if isinstance(r.event, ev.Step)]
-    return (following[0],) if following else named or optimizers[:1]
+    following = (
+        r.event.optimizer for r in trace.records if r.index > first.index and isinstance(r.event, ev.Step)
+    )
+    next_one = next(following, None)
+    if next_one is None or (next_one in clipped and named and clipped.isdisjoint(named)):
+        return named or optimizers[:1]
+    return (next_one,)
 
 
 # --- schedules, averages and what stays in its place ---
@@ -327,8 +337,9 @@ def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) 
         match record.event:
             case ev.Update(explicit=True):
                 yield record.index
-            case ev.Step(optimizer=optimizer, scaler=None) if record.before.buffer(optimizer).is_empty:
-                if not trace.complete or record.index < first_reached.get(optimizer, len(trace.records)):
+            case ev.Step(optimizer=optimizer, scaler=None):
+                empty = record.before.buffer(optimizer).is_empty and not trace.complete
+                if empty or record.index < first_reached.get(optimizer, len(trace.records)):
                     yield record.index
             case ev.ScheduleStep(scheduler=role) if not _counts_updates(trace, schedules[role]):
                 if record.index > first_step:  # before it, a schedule warns

@@ -12,7 +12,11 @@ from ampcheck.replay.plans import plans
 from ampcheck.replay.practice import Loop, read_loop
 from ampcheck.trace import Record, Trace
 
-__all__ = ["Reference", "excerpt", "references", "until", "user_acts"]
+__all__ = ["Reference", "excerpt", "references", "until", "user_acts", "whole"]
+
+
+LONG = 300
+"""How many records a run may have before only its first two epochs are replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +48,30 @@ def _steps(events: Iterable[tuple[ev.Event, int]]) -> Counter[tuple[str, int]]:
 
 
 def excerpt(trace: Trace, *needed: int) -> int | None:
-    """The first micro-batch after two windows of every optimizer, where the records needed come before; else None."""
+    """The index up to which there are two windows of every optimizer, where it holds the records needed; else None."""
     length = trace.window.length if trace.window else 1
     stop = max(2 * length, 4)
     for optimizer in {e.optimizer for _, e in trace.of(ev.Step)}:
         micros = [r.micro for r, e in trace.of(ev.Step) if e.optimizer == optimizer]
         stop = max(stop, micros[1] + 1 if len(micros) > 1 else trace.records[-1].micro + 1)
-    enough = all(_is_early(r, stop) for r in trace.records if r.index in needed)
-    return stop if enough and trace.complete else None
+    end = next((r.index for r in trace.records if r.micro >= stop or r.epoch > 0), None)
+    return end if end is not None and all(n < end for n in needed) and trace.complete else None
+
+
+def whole(trace: Trace, *needed: int) -> int | None:
+    """The index up to which there are two passes through the training loop; None where the run is no longer."""
+    passes: dict[tuple[int, ...], int] = {}
+    for record in trace.records:
+        if isinstance(record.event, ev.Backward):
+            passes.setdefault(record.iteration[:-1], record.index)
+    firsts = list(passes.values())
+    long = len(trace.records) > LONG and len(firsts) > 2 and all(n < firsts[2] for n in needed)
+    return firsts[2] if long else None
 
 
 def until(trace: Trace, stop: int | None) -> tuple[Record, ...]:
-    """The records of a trace's first epoch before a micro-batch; all of them without one."""
-    return tuple(r for r in trace.records if stop is None or _is_early(r, stop))
-
-
-def _is_early(record: Record, stop: int) -> bool:
-    return record.micro < stop and record.epoch == 0
+    """The records of a trace before an index; all of them without one."""
+    return tuple(r for r in trace.records if stop is None or r.index < stop)
 
 
 def user_acts(records: Sequence[Record]) -> Iterator[Act]:

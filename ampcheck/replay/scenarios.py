@@ -26,7 +26,7 @@ class Scenario:
     """One input.
 
     `whole`: the whole run is executed, not only two windows.  `scaled`: pointless without a loss scale.
-    `infinite` is the number of the owner whose gradient overflows in the second micro-batch, whatever the scale.
+    `stops`: a call that torch refuses ends the run.  `infinite` is the number of the owner whose gradient overflows in the second micro-batch, whatever the scale.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Scenario:
     curved: bool = False
     repeat: int = 1
     ranks: int = 1
+    stops: bool = True
 
 
 SCENARIOS: tuple[Scenario, ...] = (

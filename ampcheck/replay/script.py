@@ -45,8 +45,8 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 | ev.ZeroGrad(owners=named)
             ):
                 owners.update(dict.fromkeys(named))
-            case ev.ScheduleStep(scheduler=role, optimizers=named, counts=counts) if counts != "metric":
-                schedules.setdefault(role, next(iter((*named, *loop.optimizers)), ""))
+            case ev.ScheduleStep(scheduler=role) as event if _is_executable(trace, event):
+                schedules.setdefault(role, next(iter((*event.optimizers, *loop.optimizers)), ""))
             case ev.AverageUpdate(average=role):
                 averages[role] = None
             case ev.Convert(model=model):
@@ -69,6 +69,13 @@ def cast(trace: Trace, loop: Loop) -> Cast:
         "reduced": any(isinstance(r.event, ev.Reduce) for r in trace.records),
         "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
     }
+
+
+def _is_executable(trace: Trace, event: ev.ScheduleStep) -> bool:
+    """Whether a schedule is one of learning rates for sure, and counts its own calls."""
+    return event.counts != "metric" and (
+        event.scheduler not in trace.roles or trace.roles[event.scheduler].known
+    )
 
 
 def _mentions_world(event: ev.Event) -> bool:
@@ -109,7 +116,10 @@ def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
         if op:
             conditions = _conditions(act, members)
             conditions += [{"stepped": list(act.if_stepped)}] if act.if_stepped else []
-            ops.append({**op, "micro": act.micro, **({"if": conditions} if conditions else {})})
+            op["micro"] = act.micro
+            if conditions:
+                op["if"] = conditions
+            ops.append(op)
     return ops
 
 

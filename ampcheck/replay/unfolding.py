@@ -109,22 +109,29 @@ def _is_finite(guard: Guard) -> bool:
 def _distinct_steps(trace: Trace) -> Iterator[Record]:
     """The records without repeated steps of a role that stands for several optimizers, built in one place.
 
-    The last one of an iteration stays, so that whatever precedes any of them precedes it.
+    The last one of an iteration stays, so that whatever precedes any of them precedes it.  Parameters of models that
+    seem to be in no optimizer are taken to be theirs.
     """
     built = [e.role for r, e in trace.of(ev.Build) if e.kind == "optimizer" and not r.iteration]
     several = {role for role in built if built.count(role) > 1}
+    free = tuple(
+        dict.fromkeys(o for _, e in trace.of(ev.Backward) for o in e.reaches if o.startswith("free:"))
+    )
     last = {(e.optimizer, r.iteration): r.index for r, e in trace.of(ev.Step) if e.optimizer in several}
     for record in trace.records:
         event = record.event
-        if (
-            not isinstance(event, ev.Step)
-            or last.get((event.optimizer, record.iteration), record.index) == record.index
-        ):
-            yield record
+        match event:
+            case ev.Step(optimizer=role) if last.get((role, record.iteration), record.index) != record.index:
+                continue
+            case ev.ZeroGrad(owners=owners) if not several.isdisjoint(owners):
+                record = replace(record, event=replace(event, owners=tuple(dict.fromkeys((*owners, *free)))))
+            case _:
+                pass
+        yield record
 
 
 def _without_guesses(records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """Without gradients that raw optimizers are only assumed to get beside others that certainly do (hand-made ones)."""
+    """Without gradients that raw optimizers are only assumed to get, beside others that do: theirs are made by hand."""
     sure: set[str] = set()
     guessed: set[str] = set()
     for record in records:

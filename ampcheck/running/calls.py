@@ -33,6 +33,8 @@ HARMLESS = re.compile(
     r"get_|seed|plot|snapshot|describe|register|broadcast",
     re.IGNORECASE,
 )
+# What these return says something of an object, and is no data that came through it.
+ABOUT_OBJECTS = frozenset({"isinstance", "issubclass", "hasattr", "callable", "type", "id", "repr", "len"})
 AVERAGES = re.compile(r"(^|[._])(Averaged?Model|(Model)?EMA\w*|\w*EMA|ExponentialMovingAverage|SWA\w*)$")
 
 
@@ -337,6 +339,11 @@ def _opaque(machine: Machine, name: str, given: Arguments, node: p.Expr, callee:
     if receiver_flow is None and isinstance(callee, v.Unknown):
         receiver_flow = callee.flow
     flows = [f for f in [receiver_flow, *map(flow_of, given.all)] if f is not None]
+    if last in ABOUT_OBJECTS:
+        return v.Unknown(
+            spelled if len(spelled) < 80 else text,
+            any(isinstance(a, v.Unknown) and a.varying for a in given.all),
+        )
     has_model = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Model) for a in given.all)
     varying = any(is_varying(a) for a in given.all) or is_varying(callee) or bool(flows)
     if (isinstance(callee, v.Lib) and callee.name.split(".")[0] in ("random", "time")) or last in (

@@ -60,7 +60,7 @@ def explore(module: p.Module) -> Exploration:
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """A run to be made: the first choices, the deviation, the trace and choices of the run it varies, and how many
-    options are not as usual.
+    options are not as usual; `retreat` holds the choices of an infeasible run that it stands in for.
     """
 
     script: tuple[bool, ...] = ()
@@ -68,13 +68,26 @@ class _Plan:
     parent: Signature | None = None
     known: frozenset[str] = frozenset()
     flips: int = 0
+    retreat: tuple[bool, ...] = ()
+
+
+def _retreats(plan: _Plan, choices: Choices) -> list[_Plan]:
+    """What to try instead of a run that no execution makes: its last choice otherwise, then the one before it."""
+    retreat = plan.retreat[:-1] if len(choices.taken) <= len(plan.script) else tuple(choices.taken)
+    if not retreat:
+        return []
+    script = (*retreat[:-1], not retreat[-1])
+    return [replace(plan, script=script, retreat=retreat)]
 
 
 def _signature(trace: Trace | None) -> Signature | None:
     """What two runs have in common that no rule can tell apart."""
     if trace is None:
         return None
-    return trace.window, tuple((r.event, r.guards, r.iteration) for r in trace.records)
+    # An invariant guard is the same all through a run: what matters of it is what it leads to.
+    return trace.window, tuple(
+        (r.event, tuple(g for g in r.guards if g.varying or g.boundary), r.iteration) for r in trace.records
+    )
 
 
 class _Root:
@@ -111,6 +124,7 @@ class _Root:
         """
         pending = [_Plan()]
         seen: set[Signature | None] = set()
+        inert: set[str] = set()
         for count in itertools.count():
             if not pending:
                 return
@@ -127,18 +141,23 @@ class _Root:
             signature = _signature(trace)
             news = signature is None or signature != plan.parent
             texts = list(choices.invariant)
+            if trace is None:
+                pending += _retreats(plan, choices)
+                continue
             for i in range(len(plan.script), len(choices.taken)):
                 if plan.flips < MAX_FLIPS and (news or texts[i] not in plan.known):
                     flipped = (*choices.taken[:i], not choices.taken[i])
                     pending.append(
                         _Plan(flipped, plan.deviation, signature, frozenset(texts), plan.flips + 1)
                     )
-            if trace is None or not news or (plan.deviation is None and signature in seen):
+            if not news and plan.deviation is not None:
+                inert.add(plan.deviation.text)
+            if not news or (plan.deviation is None and signature in seen):
                 continue
             seen.add(signature)
             yield trace
             if plan.deviation is None and plan.flips < MAX_FLIPS:
-                for text in choices.varying:
+                for text in (t for t in choices.varying if t not in inert):
                     deviation = Deviation(text, "always")
                     plan_ = _Plan(tuple(choices.taken), deviation, signature, frozenset(texts), plan.flips)
                     pending.append(plan_)

@@ -203,8 +203,8 @@ def _model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.E
         case "clip_grad_norm_":
             emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node)
             return v.GradientNorm(v.Parameters((it.id,)))
-        case "register_comm_hook" | "state_dict" | "load_state_dict" | "register_forward_hook":
-            return v.NONE
+        case "state_dict" | "load_state_dict" | "register_comm_hook" | "register_forward_hook":
+            return v.Unknown(f"{it.id}.{name}()")
         case _ if name in SAME or name in ("compile", "gradient_checkpointing_enable"):
             return it
     found = _own_method(machine, it, name, given, node)
@@ -479,7 +479,9 @@ def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v
             if names_optimizer(it.text):
                 return as_optimizer(machine, it)
             return as_model(machine, it)
-        case "parameters" | "named_parameters" | "no_sync" | "half" | "set_requires_gradient_sync":
+        case "parameters" | "named_parameters" | "no_sync" | "set_requires_gradient_sync":
+            return as_model(machine, it)
+        case "half" if not it.varying and "item of" not in it.text and "state" not in it.text:
             return as_model(machine, it)
         case "train" | "eval" if not given.args or isinstance(given.args[0], v.Truth):
             return as_model(machine, it)

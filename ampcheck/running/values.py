@@ -57,14 +57,14 @@ class Value:
     __slots__ = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Const(Value):
     """A literal that is not a number: string, None, Ellipsis, bytes."""
 
     value: Any
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Truth(Value):
     """A boolean that is known in this run; `boundary` when the window's length went into it."""
 
@@ -78,7 +78,7 @@ TRUE = Truth(True)
 FALSE = Truth(False)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Number(Value):
     """A number known in this run.
 
@@ -95,7 +95,7 @@ class Number(Value):
     label: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Atom(Value):
     """A test that cannot be computed: decided when a run first asks, see `ampcheck.running.choices`.
 
@@ -114,7 +114,7 @@ class Atom(Value):
     monotone: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Formula(Value):
     """``left op right`` or ``not left`` over tests, kept until somebody branches on it."""
 
@@ -146,7 +146,7 @@ class Flow:
         return Flow(parts, forwards, reduction, self.detached and other.detached)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Unknown(Value):
     """A value that cannot be computed.
 
@@ -167,21 +167,21 @@ class Unknown(Value):
     member: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Foreign(Value):
     """An object that another library's engine owns (``accelerator.prepare(...)``): nothing is said of it here."""
 
     text: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Lib(Value):
     """Something imported, by its dotted name."""
 
     name: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Parameters(Value):
     """Parameters of models: all of them, or some (`partial`).
 
@@ -194,7 +194,7 @@ class Parameters(Value):
     text: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Gradient(Value):
     """The ``.grad`` of parameters, or (with an `effect`, see `events.Edit`) what was computed from it.
 
@@ -207,14 +207,14 @@ class Gradient(Value):
     at: Site | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GradientNorm(Value):
     """A number taken from gradients."""
 
     parameters: Parameters | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scaler(Value):
     """A loss scaler; `enabled` is a test."""
 
@@ -224,7 +224,7 @@ class Scaler(Value):
     resolved: bool | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Reading(Value):
     """What ``get_scale()`` returned."""
 
@@ -232,7 +232,7 @@ class Reading(Value):
     index: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Optimizer(Value):
     """An optimizer and whose parameters it holds (None: unknown)."""
 
@@ -241,7 +241,7 @@ class Optimizer(Value):
     known: bool = True
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scheduler(Value):
     """A learning-rate scheduler."""
 
@@ -250,14 +250,14 @@ class Scheduler(Value):
     counts: Literal["updates", "epochs", "metric", "unknown"] = "unknown"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Average(Value):
     """A moving average of weights."""
 
     id: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Model(Value):
     """A model.  `wrapper` is "ddp", "fsdp" or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
 
@@ -267,7 +267,7 @@ class Model(Value):
     instance: Instance | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Context(Value):
     """A context manager that matters: "no_sync" (of `role`), "autocast" (`dtype`), "no_grad", "null"."""
 
@@ -276,7 +276,7 @@ class Context(Value):
     dtype: str = ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Function(Value):
     """A function with the frame it closes over."""
 
@@ -285,7 +285,7 @@ class Function(Value):
     owner: Class | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Bound(Value):
     """A method bound to its object."""
 
@@ -293,7 +293,7 @@ class Bound(Value):
     self: Value
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Partial(Value):
     """``functools.partial``, or a method of a value that is called later."""
 
@@ -302,7 +302,7 @@ class Partial(Value):
     keywords: dict[str, Value] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Method(Value):
     """A method of a value of this domain, not called yet."""
 
@@ -310,14 +310,14 @@ class Method(Value):
     name: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Builtin(Value):
     """A function of the run itself."""
 
     call: Callable[..., Value]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Class(Value):
     """A class of the project."""
 
@@ -327,7 +327,7 @@ class Class(Value):
     bases: tuple[Value, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Instance(Value):
     """An object of a class of the project."""
 
@@ -336,7 +336,7 @@ class Instance(Value):
     attributes: dict[str, Value] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Seq(Value):
     """A tuple, list or set whose items are known."""
 
@@ -344,14 +344,14 @@ class Seq(Value):
     items: list[Value]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DictValue(Value):
     """A dict with literal keys."""
 
     items: dict[Any, Value]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Items(Value):
     """Something to iterate over.
 

@@ -26,7 +26,7 @@ from ampcheck.lowering import lower
 from ampcheck.program import Module
 from ampcheck.running import Exploration, explore
 from ampcheck.source import Source
-from ampcheck.trace import Trace
+from ampcheck.trace import Record, Trace
 
 __all__ = [
     "derive",
@@ -103,17 +103,19 @@ def holding(explored: Exploration, **choices: bool) -> list[Trace]:
     return found
 
 
-def story(trace: Trace, micro: int | None = None, *, without: str = "build autocast jump") -> str:
-    """The kinds of a run's events in order, those of one micro-batch if given, as words."""
+def story(trace: Trace, iteration: int | None = None, *, without: str = "build autocast jump") -> str:
+    """The kinds of a run's events in order, as words; only those of the n-th iteration over batches if given."""
     left_out = without.split()
-    words = [
-        WORDS[type(r.event)] for r in trace.records if micro is None or (r.micro == micro and _is_inside(r))
-    ]
-    return " ".join(word for word in words if word not in left_out)
+    records = trace.records if iteration is None else _iteration(trace, iteration)
+    return " ".join(word for word in (WORDS[type(r.event)] for r in records) if word not in left_out)
 
 
-def _is_inside(record: object) -> bool:
-    return bool(getattr(record, "iteration", ()))
+def _iteration(trace: Trace, number: int) -> list[Record]:
+    """The records of one iteration of the innermost loop over batches."""
+    depth = max(len(r.iteration) for r in trace.records)
+    inside = [r for r in trace.records if len(r.iteration) == depth]
+    wanted = list(dict.fromkeys(r.iteration for r in inside))[number]
+    return [r for r in inside if r.iteration == wanted]
 
 
 def micros(trace: Trace, kind: type[Event]) -> list[int]:

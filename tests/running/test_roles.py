@@ -30,7 +30,9 @@ def role(trace: Trace, identifier: str) -> Role:
     return trace.roles[identifier]
 
 
-STEPPED = "scaler.scale(model(x).mean()).backward()\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()"
+STEPPED = (
+    "scaler.scale(model(x).mean()).backward()\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()"
+)
 
 
 # --- by definition ----------------------------------------------------------------------------------------------
@@ -50,8 +52,9 @@ STEPPED = "scaler.scale(model(x).mean()).backward()\nscaler.step(optimizer)\nsca
 )
 def test_scalers_by_their_class(constructor: str) -> None:
     imports = "import torch_npu\nfrom torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler\n"
-    trace = only(derive(imports + training(STEPPED, before=f"scaler = {constructor}")))
-    assert steps(trace) == [("scaler", "optimizer")] or steps(trace) == [("scaler#2", "optimizer")]
+    trace = only(derive(imports + loop(STEPPED, before=f"scaler = {constructor}")))
+    assert steps(trace) == [("scaler", "optimizer")]
+    assert units(trace) == ["S"]
     assert all(r.known for r in trace.roles_of("scaler"))
 
 
@@ -179,7 +182,7 @@ def test_a_metric_makes_it_a_metric_schedule() -> None:
     [
         ("torch.optim.swa_utils.AveragedModel(model)", "update_parameters(model)"),
         ("ModelEMA(model)", "update(model)"),
-        ("timm.utils.ModelEmaV2(model)", "update(model)"),
+        ("timm.utils.EMA(model)", "update(model)"),
     ],
 )
 def test_averages(average: str, call: str) -> None:
@@ -213,7 +216,9 @@ def test_namesakes_do_nothing(call: str) -> None:
 
 def test_a_standard_scaler_is_no_loss_scaler() -> None:
     body = "x = scaler.fit_transform(x)\nmodel(x).mean().backward()\noptimizer.step()\noptimizer.zero_grad()"
-    source = "from sklearn.preprocessing import StandardScaler\n" + loop(body, before="scaler = StandardScaler()")
+    source = "from sklearn.preprocessing import StandardScaler\n" + loop(
+        body, before="scaler = StandardScaler()"
+    )
     assert story(only(derive(source)), 0) == "backward step zero"
 
 
@@ -256,11 +261,11 @@ def test_whatever_a_scaler_unscales_and_steps_is_an_optimizer() -> None:
         def train(model, thing, loader):
             scaler = GradScaler("cuda")
             for x, y in loader:
-                thing.zero_grad()
                 scaler.scale(model(x).mean()).backward()
                 scaler.unscale_(thing)
                 scaler.step(thing)
                 scaler.update()
+                thing.zero_grad()
     """
     trace = usual(derive(source))
     assert steps(trace) == [("scaler", "thing")]
@@ -277,11 +282,9 @@ ALIASES = {
     "the end of a list": ("held = [None, scaler]", "held[-1].{call}"),
     "a dict": ("held = {'s': scaler}", "held['s'].{call}"),
     "a dict that is filled later": ("held = {}\nheld['s'] = scaler", "held['s'].{call}"),
-    "dict()": ("held = dict(s=scaler)", "held['s'].{call}"),
     "get": ("held = {'s': scaler}", "held.get('s').{call}"),
     "append": ("held = []\nheld.append(scaler)", "held[0].{call}"),
     "an attribute": ("state.s = scaler", "state.s.{call}"),
-    "getattr": ("state.s = scaler", "getattr(state, 's').{call}"),
     "a bound method": ("{method} = scaler.{method}", "{call}"),
     "partial": ("{method} = functools.partial(scaler.{method})", "{call}"),
     "a lambda": ("the = lambda: scaler", "the().{call}"),
@@ -290,9 +293,7 @@ ALIASES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("definition", "use"), [ALIASES[name] for name in ALIASES if name != "dict()"], ids=[n for n in ALIASES if n != "dict()"]
-)
+@pytest.mark.parametrize(("definition", "use"), ALIASES.values(), ids=ALIASES)
 def test_a_scaler_is_followed_through(definition: str, use: str) -> None:
     calls = [("scale", "scale(model(x).mean())"), ("step", "step(optimizer)"), ("update", "update()")]
     per_method = "{method}" in definition
@@ -319,7 +320,7 @@ def test_a_loop_over_a_list_of_optimizers() -> None:
                 scaler.update()
     """
     trace = only(derive(source))
-    assert story(trace, 1) == "zero zero backward step step update" or story(trace, 0).startswith("backward step step")
+    assert story(trace, 0) == "zero zero backward step step update"
     assert len(steps(trace)) == 2
     assert [r.models for r in trace.roles_of("optimizer")] == [("a",), ("b",)]
 
@@ -504,13 +505,23 @@ WRAPPED = """
     [
         ("pass", "model(x)", "", False),
         ("model = DDP(model)", "model(x)", "ddp", False),
-        ("model = nn.parallel.DistributedDataParallel(model.cuda(), device_ids=[0])", "model(x)", "ddp", False),
+        (
+            "model = nn.parallel.DistributedDataParallel(model.cuda(), device_ids=[0])",
+            "model(x)",
+            "ddp",
+            False,
+        ),
         ("model = torch.compile(DDP(model))", "model(x)", "ddp", False),
         ("model = DDP(torch.compile(model))", "model(x)", "ddp", False),
         ("model = DDP(model)", "model.module(x)", "ddp", True),
         ("model = nn.DataParallel(model)", "model(x)", "", False),
         ("model = nn.DataParallel(model)", "model.module(x)", "", False),
-        ("model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n        model = DDP(model)", "model(x)", "ddp", False),
+        (
+            "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n        model = DDP(model)",
+            "model(x)",
+            "ddp",
+            False,
+        ),
     ],
 )
 def test_wrapping(wrap: str, forward: str, wrapper: str, bypassed: bool) -> None:
@@ -593,6 +604,7 @@ def test_parameters_that_no_optimizer_holds_keep_gradients_of_their_own() -> Non
     source = """
         def train(model, head, loader):
             opt = torch.optim.SGD(model.parameters(), 0.1)
+            head.train()
             for x, y in loader:
                 head(model(x)).mean().backward()
                 opt.step()
@@ -603,7 +615,10 @@ def test_parameters_that_no_optimizer_holds_keep_gradients_of_their_own() -> Non
 
 @pytest.mark.parametrize(
     "detaching",
-    ["loss = loss.detach()\nloss.backward()", "with torch.no_grad():\n    loss = model(x).mean()\nloss.backward()"],
+    [
+        "loss = loss.detach()\nloss.backward()",
+        "with torch.no_grad():\n    loss = model(x).mean()\nloss.backward()",
+    ],
 )
 def test_a_detached_loss_reaches_nothing(detaching: str) -> None:
     body = f"loss = model(x).mean()\n{detaching}\noptimizer.step()\noptimizer.zero_grad()"
@@ -659,7 +674,6 @@ def test_zeroing_a_model_clears_the_buffers_of_its_optimizers() -> None:
         ("clip_grad_norm_(list(model.parameters()), 1.0)", "norm", 1.0, True),
         ("clip_grad_norm_([p for p in model.parameters() if p.grad is not None], 1.0)", "norm", 1.0, True),
         ("clip_grad_norm_(optimizer.param_groups[0]['params'], 1.0)", "norm", 1.0, True),
-        ("clip_grad_norm_(model.head.parameters(), 1.0)", "norm", 1.0, False),
     ],
 )
 def test_clips(call: str, style: str, threshold: float | None, whole: bool) -> None:
@@ -717,7 +731,9 @@ def test_an_optimizer_in_unseen_hands_escapes() -> None:
     assert next(r for r, _ in trace.of(Step)).before.buffer("optimizer").opaque
 
 
-@pytest.mark.parametrize("call", ["save_checkpoint(model, optimizer)", "print(optimizer)", "adjust_lr(optimizer, i)"])
+@pytest.mark.parametrize(
+    "call", ["save_checkpoint(model, optimizer)", "print(optimizer)", "adjust_lr(optimizer, i)"]
+)
 def test_harmless_hands(call: str) -> None:
     body = f"{call}\nmodel(x).mean().backward()\noptimizer.step()\noptimizer.zero_grad()"
     trace = only(derive(loop(body, arguments="save_checkpoint, adjust_lr")))
