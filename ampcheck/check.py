@@ -66,7 +66,7 @@ def check_paths(
 
 
 def python_files(paths: Sequence[str]) -> Iterator[str]:
-    """The files to check: those named, and the Python files under the directories named, each once, in order."""
+    """The files to check: those named, and the Python files and notebooks under the directories named, each once."""
     seen: set[str] = set()
     for path in paths:
         for file in _under(path):
@@ -82,8 +82,8 @@ def _under(path: str) -> Iterator[str]:
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
         for name in sorted(files):
-            if name.endswith(".py"):
-                yield os.path.join(folder, name)
+            if name.endswith((".py", ".ipynb")):
+                yield os.path.normpath(os.path.join(folder, name))
 
 
 def traces_of(path: str) -> tuple[Trace, ...]:
@@ -105,18 +105,23 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
         data = read_bytes(path)
         if not passes_gate(data):
             return [], None
+        if path.endswith(".ipynb"):
+            # Not read yet, so not called clean either.
+            raise Unreadable("a notebook: not analysed yet; export it as a script to have it checked")
         module, exploration = _analyse(path, data)
         traces = [_declarations(module), *exploration.traces]
         return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
     except Unreadable as error:
-        return _about_analysis(rules, "AMP900", path, str(error)), Failure(path, str(error))
+        return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
     except Exception as error:  # a bug of ours in one file must not hide the others
         message = f"ampcheck failed on this file ({type(error).__name__}: {error}); please report it"
         return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
 
 
-def _about_analysis(rules: Sequence[Rule], code: str, path: str, message: str) -> list[Finding]:
-    site = Site(path, 1, 1, 1, 1)
+def _about_analysis(
+    rules: Sequence[Rule], code: str, path: str, message: str, line: int = 1
+) -> list[Finding]:
+    site = Site(path, line, 1, line, 1)
     return [Finding(r.code, r.name, r.severity, "certain", site, message) for r in rules if r.code == code]
 
 

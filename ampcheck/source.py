@@ -20,16 +20,24 @@ LARGEST = 8 * 2**20
 
 
 class Unreadable(Exception):
-    """A file that cannot be analysed; the message says why and what to do."""
+    """A file that cannot be analysed; the message says why and what to do, `line` where (from 1)."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's text with its lines; `tree` is the standard library's parse, None where only libcst can read it."""
+    """A file's text with its lines; `tree` is the standard library's parse.
+
+    It is None where only libcst may be able to read the file; then `refusal` says why this Python cannot.
+    """
 
     path: str
     text: str
     tree: ast.Module | None
+    refusal: Unreadable | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -71,14 +79,15 @@ def decode(path: str, data: bytes) -> Source:
     try:
         return Source(path, text, ast.parse(text))
     except SyntaxError as error:
-        refusal = f"line {error.lineno}: {error.msg}"
+        line = error.lineno or 1
+        refusal = Unreadable(f"not Python: line {line}: {error.msg}", line)
     except ValueError as error:  # null bytes
         raise Unreadable(f"not Python: {error}") from None
     except (RecursionError, MemoryError):
         raise Unreadable("nested too deeply to be parsed") from None
     if _deepest(text) > 60:
-        raise Unreadable(f"not Python: {refusal}")
-    return Source(path, text, None)
+        raise refusal
+    return Source(path, text, None, refusal)
 
 
 def _deepest(text: str) -> int:

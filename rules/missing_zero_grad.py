@@ -9,7 +9,7 @@ from ampcheck.events import Step, ZeroGrad
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import succeeded
 from ampcheck.spans import spans
-from ampcheck.trace import Trace
+from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, name, once_per_site, story
 
 
@@ -71,7 +71,7 @@ class MissingZeroGrad(Rule):
                     buffer = span.step.before.buffer(optimizer)
                     used = [c for c in buffer.contributions if c.record < previous.index]
                     added = [c for c in buffer.contributions if c.record > previous.index]
-                    if used and added and is_sure(buffer):
+                    if used and added and is_sure(buffer) and not _is_another_phase(previous, span.step):
                         yield Violation(
                             span.step.index,
                             f"{name(trace, optimizer)} steps on gradients that its last step has already used: "
@@ -79,6 +79,14 @@ class MissingZeroGrad(Rule):
                             story(trace, used[-1].record, previous, added[0].record),
                         )
                 previous = span.step
+
+
+def _is_another_phase(one: Record, other: Record) -> bool:
+    """Whether two steps belong to different loops of different functions: a trial before the training proper.
+
+    What the one leaves to the other is left once, not at each step.
+    """
+    return one.event.site != other.event.site and one.calls != other.calls
 
 
 def _zeroes_at_times(trace: Trace, optimizer: str) -> bool:

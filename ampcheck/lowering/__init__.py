@@ -19,20 +19,21 @@ def lower(source: Source) -> p.Module:
     lines = source.lines
     body: list[p.Stmt] = []
     for segment in select(source):
-        body += _lower_segment(source.path, segment)
+        body += _lower_segment(source, segment)
     return slice_module(p.Module(source.path, tuple(body), lines))
 
 
-def _lower_segment(path: str, segment: Segment) -> list[p.Stmt]:
+def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
     try:
         module = cst.parse_module(segment.text)
     except cst.ParserSyntaxError as error:
+        # Python's own message is the better one: libcst lists every token that it could have gone on with.
         line = error.raw_line + segment.line - 1
-        raise Unreadable(f"not Python: line {line}: {error.message.splitlines()[0]}") from None
+        raise source.refusal or Unreadable(f"not Python: line {line}: invalid syntax", line) from None
     except RecursionError:
         raise Unreadable("nested too deeply to be parsed") from None
     # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.  Its
     # `resolve` would also walk the tree once more for the visitors that this provider does not have.
     positions = PositionProvider()._gen(MetadataWrapper(module, unsafe_skip_copy=True))
-    lowering = Statements(path, positions, segment.line - 1)
+    lowering = Statements(source.path, positions, segment.line - 1)
     return list(lowering.block(module.body))

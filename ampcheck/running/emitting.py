@@ -84,7 +84,8 @@ def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> 
     if on:
         with machine.guarded(*guards):
             record = machine.emit(ev.Update(site=node.site, scaler=scaler.id, explicit=explicit))
-        declare(machine, "update", (), record.index)
+        if not explicit:  # raising the scale by hand now and then has nothing to do with windows
+            declare(machine, "update", (), record.index)
 
 
 def zero_grad(machine: Machine, owners: tuple[str, ...], to_none: bool, node: p.Node) -> None:

@@ -18,7 +18,7 @@ __all__ = [
     "names_world",
 ]
 
-OPTIMIZER = re.compile(r"optim|(^|_)opts?(_|\d|$|[A-Z])|(^|_)(sgd|adamw?|opt)$", re.IGNORECASE)
+OPTIMIZER = re.compile(r"optim|(^|_)opt(_|\d|$)|(^|_)(sgd|adamw?)$", re.IGNORECASE)
 # An optimizer's path, arguments or state is no optimizer.
 NOT_OPTIMIZER = re.compile(
     r"state|path|checkpoint|ckpt|config|cfg|args|kwargs|option|name|type|class|_cls|params|group|dict|sched|_fn|lr$|file|steps?$|"
