@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
 from ampcheck.replay.script import cast, write
-from ampcheck.replay.unfolding import unfold, with_jump_at_boundary
+from ampcheck.replay.unfolding import unfold
 from ampcheck.trace import Trace
 
 __all__ = ["job"]

@@ -6,16 +6,17 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ampcheck.replay.observe import Observed, Vector
-from ampcheck.replay.scenarios import THRESHOLD, WORLD, Scenario, gradient
+from ampcheck.replay.scenarios import THRESHOLD, Scenario, gradient
 from ampcheck.replay.script import Cast, Op
+from ampcheck.replay.stage import Stage, Wrapper, values
 
-__all__ = ["Machine", "Probe", "Wrapper", "execute"]
+__all__ = ["Machine", "execute"]
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -41,36 +42,12 @@ class _Refused(Exception):
     """torch refused a call that the script asked for; the message is torch's."""
 
 
-class Probe(nn.Module):
-    """A model with two parameters whose loss has the gradient that one wants."""
-
-    def __init__(self, start: tuple[float, float]) -> None:
-        super().__init__()
-        self.first = nn.Parameter(torch.tensor([start[0]]))
-        self.second = nn.Parameter(torch.tensor([start[1]]))
-
-    def forward(self, gradients: Tensor, curved: bool = False) -> Tensor:
-        """One loss for each row of `gradients`: ``<p, g>``, or ``½ <g, p²>``."""
-        parameters = torch.cat([self.first, self.second])
-        return (gradients * (0.5 * parameters**2 if curved else parameters)).sum(dim=1)
-
-
-class Wrapper(Protocol):
-    """What DistributedDataParallel is to a machine."""
-
-    module: Probe
-
-    def __call__(self, gradients: Tensor, curved: bool = False) -> Tensor: ...
-    def no_sync(self) -> Any: ...
-
-
 def execute(members: Cast, ops: Sequence[Op], scenario: Scenario, device: str) -> Observed:
     """Run a script in one scenario, on one rank."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         machine = Machine(members, scenario, device)
-        for _ in range(scenario.repeat):
-            machine.run(ops)
+        machine.run(ops)
     observed = machine.finish()
     texts = [str(w.message) for w in caught if _matters(w)]
     observed.warning = sorted({text.split(". ")[0].split(" See more details")[0].strip() for text in texts})
@@ -81,8 +58,8 @@ def _matters(caught: warnings.WarningMessage) -> bool:
     return issubclass(caught.category, FutureWarning) or "lr_scheduler.step()" in str(caught.message)
 
 
-class Machine:
-    """One rank: its models, optimizers, scalers and what was observed of them."""
+class Machine(Stage):
+    """One rank at work: it executes operations on its stage and writes down what there is to see."""
 
     def __init__(
         self,
@@ -92,56 +69,22 @@ class Machine:
         rank: int = 0,
         wrappers: dict[str, Wrapper] | None = None,
     ) -> None:
-        self.members, self.scenario, self.device, self.rank = members, scenario, device, rank
-        self.wrappers = wrappers or {}
-        start = (1.0, -2.0) if scenario.curved else (0.0, 0.0)
-        self.models = {
-            owner: self.wrappers[owner].module if owner in self.wrappers else Probe(start).to(device)
-            for owner in members["owners"]
-        }
-        self.optimizers: dict[str, torch.optim.Optimizer] = {}
-        self.scalers: dict[str, torch.amp.GradScaler] = {}
         self.seen = Observed()
+        super().__init__(members, scenario, device, wrappers or {})
+        self.rank = rank
         self.readings: dict[int, float] = {}
         self.tests: dict[str, bool] = {}
         self.fired: dict[str, bool] = {}
         self.since_step: dict[str, set[int]] = {}
         self.before_unscale: dict[str, Vector] = {}
         self.losses_finite = True
-        for name in members["optimizers"]:
-            self._build_optimizer(name)
-        for name in members["scalers"]:
-            self._build_scaler(name)
-        # On a curved loss a rate would bend the gradients too: those of a loop whose only fault is its schedule.
-        gamma = 1.0 if scenario.curved else 0.5
-        self.schedules = {
-            name: torch.optim.lr_scheduler.ExponentialLR(self.optimizers[optimizer], gamma)
-            for name, optimizer in members["schedules"].items()
-        }
         self.seen.schedule = dict.fromkeys(self.schedules, 0)
         self.seen.decay = dict.fromkeys(members["averages"], 0)
-
-    # --- building ---
-
-    def _build_optimizer(self, name: str) -> None:
-        optimizer = torch.optim.SGD(self.models[name].parameters(), lr=1.0, fused=False)
-        optimizer.register_step_pre_hook(lambda *_: self._at_step(name))
-        self.optimizers[name] = optimizer
-        self.seen.steps.setdefault(name, 0)
-        for series in (self.seen.gradient, self.seen.carried, self.seen.rates, self.seen.windows):
-            series.setdefault(name, [])
-
-    def _build_scaler(self, name: str) -> None:
-        self.scalers[name] = torch.amp.GradScaler(
-            self.device,
-            init_scale=self._first_scale(name),
-            growth_interval=self.scenario.growth_interval,
-        )
-        self.seen.scale.setdefault(name, [])
-
-    def _first_scale(self, name: str) -> float:
-        """Each scaler has a scale of its own, so that crossed ones show."""
-        return float(self.scenario.scale * 4.0 ** self.members["scalers"].index(name))
+        self.seen.scale = {name: [] for name in self.scalers}
+        self.seen.steps = dict.fromkeys(self.optimizers, 0)
+        for name in self.optimizers:
+            for series in (self.seen.gradient, self.seen.carried, self.seen.rates, self.seen.windows):
+                series[name] = []
 
     # --- running ---
 
@@ -164,9 +107,13 @@ class Machine:
         """What was observed, with the parameters and scales at the end."""
         self._sample_scales(self.scalers)
         self.seen.parameters = {
-            name: self._values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
+            name: values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
         }
         return self.seen
+
+    def _sample_scales(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.seen.scale[name].append(self.scale(name) / self.first_scale(name))
 
     def _holds(self, test: Op, op: Op) -> bool:
         if "stepped" in test:
@@ -185,7 +132,7 @@ class Machine:
             return self.losses_finite
         owner = op.get("optimizer")
         owners = [owner] if owner else op.get("owners") or self.members["owners"]
-        return all(bool(torch.isfinite(g).all()) for g in self._grads(owners))
+        return all(bool(torch.isfinite(g).all()) for g in self.grads(owners))
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -195,11 +142,11 @@ class Machine:
         except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
             raise _Refused(str(error).strip().split("\n")[0]) from error
 
-    def _at_step(self, name: str) -> None:
-        """Runs inside the real ``optimizer.step``."""
+    def at_step(self, name: str) -> None:
+        """What a step uses is what counts."""
         self.fired[name] = True
         self.seen.steps[name] += 1
-        gradient_now = self._gradient(name)
+        gradient_now = self.gradient(name)
         self.seen.gradient[name].append(gradient_now)
         self.seen.carried[name].append(self.before_unscale.pop(name, gradient_now))
         self.seen.rates[name].append(float(self.optimizers[name].param_groups[0]["lr"]))
@@ -225,7 +172,7 @@ class Machine:
                 self.losses_finite = self.losses_finite and bool(torch.isfinite(rows).all())
                 losses = self._forward(op, owner, rows)
                 for loss, unit in zip(losses, op["parts"], strict=True):
-                    total = total + self._in_unit(loss / op["divisor"], unit).float()
+                    total = total + self.in_unit(loss / op["divisor"], unit).float()
                 self.since_step.setdefault(owner, set()).add(op["micro"])
             if not op["synced"]:
                 for owner in set(op["reaches"]) & set(self.wrappers):
@@ -233,7 +180,7 @@ class Machine:
             if op["reaches"]:
                 total.backward()  # type: ignore[no-untyped-call]
         for owner in op["reaches"]:
-            self.before_unscale[owner] = self._gradient(owner)
+            self.before_unscale[owner] = self.gradient(owner)
 
     def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:
         rows = rows.to(next(self.models[owner].parameters()).dtype)
@@ -242,17 +189,6 @@ class Machine:
             return self.models[owner](rows, self.scenario.curved)  # type: ignore[no-any-return]
         with nullcontext() if how["synced"] else wrapper.no_sync():
             return wrapper(rows, self.scenario.curved)
-
-    def _in_unit(self, loss: Tensor, unit: Op) -> Tensor:
-        """A loss multiplied into its unit ``S^a · K^b · W^c``, by the scaler itself where S is concerned."""
-        loss = loss * (float(self.members["window"]) ** unit["window"] if unit["window"] > 0 else 1.0)
-        loss = loss / float(self.members["window"]) ** max(-unit["window"], 0)
-        if not self.members["reduced"]:  # a sum over ranks by hand, and the division that goes with it
-            loss = loss * float(WORLD) ** unit["world"]
-        for scaler, exponent in unit["scale"].items():
-            for _ in range(abs(exponent)):
-                loss = self.scalers[scaler].scale(loss) if exponent > 0 else loss / self._scale(scaler)
-        return loss
 
     def _do_unscale(self, op: Op) -> None:
         with self._asked():
@@ -263,7 +199,7 @@ class Machine:
         parameters = [p for group in chosen for p in group]
         for group in [[p] for p in parameters] if op["each"] else [parameters]:
             if op["style"] == "value":
-                components = [abs(x) for p in group if p.grad is not None for x in self._values([p.grad])]
+                components = [abs(x) for p in group if p.grad is not None for x in values([p.grad])]
                 self.seen.clip_norm.append((op["micro"], max(components, default=0.0)))
                 if components:  # with no gradient at all, some versions of torch raise and others do nothing
                     nn.utils.clip_grad_value_(group, THRESHOLD)
@@ -273,8 +209,8 @@ class Machine:
             self.seen.clip_norm.append((op["micro"], float(total)))
 
     def _do_edit(self, op: Op) -> None:
-        factor = self._in_unit(torch.ones((), device=self.device), op["factor"])
-        for grad in self._grads(op["owners"]):
+        factor = self.in_unit(torch.ones((), device=self.device), op["factor"])
+        for grad in self.grads(op["owners"]):
             match op["effect"]:
                 case "multiply":
                     grad.mul_(factor)
@@ -286,7 +222,7 @@ class Machine:
                     torch.nan_to_num_(grad)
 
     def _do_read(self, op: Op) -> None:
-        grads = list(self._grads(op["owners"]))
+        grads = list(self.grads(op["owners"]))
         total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
         self.seen.read_norm.append((op["micro"], total))
 
@@ -306,7 +242,7 @@ class Machine:
     def _do_update(self, op: Op) -> None:
         scaler = self.scalers[op["scaler"]]
         with self._asked():
-            scaler.update(self._first_scale(op["scaler"])) if op["explicit"] else scaler.update()
+            scaler.update(self.first_scale(op["scaler"])) if op["explicit"] else scaler.update()
 
     def _do_zero(self, op: Op) -> None:
         for owner in op["owners"]:
@@ -321,10 +257,10 @@ class Machine:
         self.seen.decay[op["average"]] += 1
 
     def _do_read_scale(self, op: Op) -> None:
-        self.readings[op["reading"]] = self._scale(op["scaler"])
+        self.readings[op["reading"]] = self.scale(op["scaler"])
 
     def _do_build(self, op: Op) -> None:
-        build = self._build_scaler if op["kind"] == "scaler" else self._build_optimizer
+        build = self.build_scaler if op["kind"] == "scaler" else self.build_optimizer
         if op["role"] in self.members["scalers"] + self.members["optimizers"]:
             build(op["role"])
 
@@ -334,27 +270,3 @@ class Machine:
 
     def _do_deprecated(self, op: Op) -> None:
         operator.attrgetter(op["name"].removeprefix("torch."))(torch)(*DEPRECATED[op["name"]])
-
-    # --- looking ---
-
-    def _scale(self, name: str) -> float:
-        return float(self.scalers[name].get_scale())
-
-    def _sample_scales(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.seen.scale[name].append(self._scale(name) / self._first_scale(name))
-
-    def _grads(self, owners: Sequence[str]) -> Iterator[Tensor]:
-        for owner in owners:
-            for parameter in self.models[owner].parameters():
-                if parameter.grad is not None:
-                    yield parameter.grad
-
-    def _gradient(self, owner: str) -> Vector:
-        """An owner's gradient, zero where there is none."""
-        parameters = self.models[owner].parameters()
-        return self._values(torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
-
-    @staticmethod
-    def _values(tensors: Any) -> Vector:
-        return [float(x) for t in tensors for x in t.detach().flatten().tolist()]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ampcheck import events as ev
 from ampcheck.gradients import UNSCALED
 from ampcheck.protocol import Closing
-from ampcheck.replay.practice import Loop, Slot
+from ampcheck.replay.iterations import Slot
+from ampcheck.replay.practice import Loop
 from ampcheck.trace import Record
 
 __all__ = ["Plan", "plans"]

@@ -17,10 +17,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket, HashStore
 from torch.nn.parallel import DistributedDataParallel
 
-from ampcheck.replay.machine import Machine, Probe
+from ampcheck.replay.machine import Machine
 from ampcheck.replay.observe import Observed, norm
 from ampcheck.replay.scenarios import Scenario
 from ampcheck.replay.script import Cast, Op
+from ampcheck.replay.stage import Probe
 
 __all__ = ["execute_ranks"]
 
@@ -69,8 +70,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
 
     def work(machine: Machine) -> None:
         try:
-            for _ in range(scenario.repeat):
-                machine.run(ops)
+            machine.run(ops)
         except BaseException as error:
             failures.append(error)
             for exchange in exchanges.values():
