@@ -14,7 +14,7 @@ from ampcheck.replay.factors import Known, number
 from ampcheck.replay.observe import Observed, deviations, norm
 from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, Scenario
 from ampcheck.replay.script import Cast, Op
-from ampcheck.replay.wording import Wording, describe
+from ampcheck.replay.wording import Wording, describe, differing
 
 __all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "judge"]
 
@@ -210,30 +210,28 @@ def _controls(
     figures: dict[str, float | int | str],
 ) -> str:
     """The same loop at S = 1 and S = 64, and with no gradient at all: where wrong and right agree."""
-    agreeing, values = [], {trial.scenario.scale: float(wording.figures[observable])}
+    agreeing: list[str] = []
+    norms = {trial.scenario.scale: float(wording.figures[observable])}
+    optimizer, at = differing(trial.user, trial.nearest())
     for control in CONTROLS:
         other = _trial(job, execute, control)
+        if not other.differences:
+            return ""
         if other.agrees((observable,)):
             agreeing.append(control.name)
-            if control.data == "zero":
-                continue
-            series = other.user.gradient if observable == "gradient" else {}
-            first = next((s[0] for s in series.values() if s), None)
-            if first:
-                values[control.scale] = norm(first)
+            used = other.user.gradient.get(optimizer, []) if observable == "gradient" else []
+            if control.data != "zero" and at < len(used):
+                norms[control.scale] = norm(used[at])
             continue
-        known = _known(job, control)
-        again = describe(observable, other.user, other.nearest(), known, control)
-        if again.factor != wording.factor:
+        again = describe(observable, other.user, other.nearest(), _known(job, control), control)
+        if again.factor != wording.factor:  # it does not follow the scale after all
             return ""
-        values[control.scale] = float(again.figures[observable])
-    ordered = sorted(values)
-    for scale in ordered:
-        figures[f"{observable} at S = {scale:g}"] = values[scale]
+        norms[control.scale] = float(again.figures[observable])
+    scales = sorted(norms)
+    figures.update({f"{observable} at S = {scale:g}": norms[scale] for scale in scales})
     text = ""
-    if len(ordered) > 1:
-        scales, sizes = ", ".join(f"{s:g}" for s in ordered), ", ".join(number(values[s]) for s in ordered)
-        text += f"; S = {scales}: {sizes}"
+    if len(scales) > 1:
+        text += f"; norm at S = {', '.join(f'{s:g}' for s in scales)}: {', '.join(number(norms[s]) for s in scales)}"
     if agreeing:
         text += f"; wrong and right agree at {' and at '.join(agreeing)}"
     return text

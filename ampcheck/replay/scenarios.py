@@ -25,8 +25,8 @@ WORLD = 2
 class Scenario:
     """One input.
 
-    `whole`: the whole run is executed, not only two windows.  `scaled`: pointless without a loss scale.  `stops`: a call
-    that torch refuses ends the run.  `infinite` is the number of the owner whose gradient overflows in the second
+    `whole`: the whole run is executed, not only two windows.  `scaled`: pointless without a loss scale.  `stops`: a
+    call that torch refuses ends the run.  `infinite` is the number of the owner whose gradient overflows in the second
     micro-batch, whatever the scale.  `growth_interval`: updates after which the scale doubles.
     """
 

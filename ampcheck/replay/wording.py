@@ -10,7 +10,7 @@ from ampcheck.replay.factors import Known, bound_name, factor_name, number
 from ampcheck.replay.observe import Observed, norm, same
 from ampcheck.replay.scenarios import THRESHOLD, Scenario
 
-__all__ = ["Wording", "describe"]
+__all__ = ["Wording", "describe", "differing"]
 
 Figures = dict[str, float | int | str]
 
@@ -166,7 +166,7 @@ def _first_difference(user: Sequence[Sequence[float]], reference: Sequence[Seque
 
 
 def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
-    name, at = _differing(user, reference)
+    name, at = differing(user, reference)
     found, expected = user.gradient.get(name, []), reference.gradient.get(name, [])
     if at >= min(len(found), len(expected)):
         text = f"gradient at step: {len(found)} steps, expected {len(expected)}"
@@ -195,7 +195,7 @@ def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
     return Wording(text, figures, factor)
 
 
-def _differing(user: Observed, reference: Observed) -> tuple[str, int]:
+def differing(user: Observed, reference: Observed) -> tuple[str, int]:
     """The optimizer whose gradients differ first, and at which step; a difference in value before one in number."""
     places = [
         (_first_difference(user.gradient.get(o, []), reference.gradient.get(o, [])), o)

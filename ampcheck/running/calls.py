@@ -193,7 +193,7 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         return roles.build_optimizer(machine, name, given.get(0, "params"), node)
     if kind == "scheduler":
         return roles.build_scheduler(machine, name, given.all, node)
-    if kind == "average":
+    if kind == "average" or AVERAGES.search(name):
         return roles.build_average(machine, name, node)
     instance = v.Instance(cls, machine.hint or "")
     init = machine.evaluate_attribute(instance, "__init__")

@@ -317,7 +317,7 @@ FAULTS: dict[str, Fault] = {
     "21 raw step on scaled gradients": Fault(
         _every(backward(), raw_step(), zero()),
         ("gradient",),
-        "gradient at step (24, 32), expected (3, 4) (× S); S = 1, 8, 64: 5.0, 40.0, 320.0",
+        "gradient at step (24, 32), expected (3, 4) (× S); norm at S = 1, 8, 64: 5.0, 40.0, 320.0",
     ),
     "21 scaled, clipped, raw step": Fault(
         _every(backward(), clip(), raw_step(), zero()), ("gradient",), "with M/S < ‖g‖ < M"
