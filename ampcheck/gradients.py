@@ -44,18 +44,24 @@ class Buffer:
 
     `stepped` says that a step has already used what is in it; `marks` collects what was done to it by hand since it
     was last empty ("clipped", "shifted", "hidden", "nonlinear", "read", "reduced").  `opaque` means that unseen
-    code has had it since it was last zeroed.
+    code has had it since it was last zeroed, `zeros` that zeroing left tensors of zeros there instead of None.
     """
 
     contributions: tuple[Contribution, ...] = ()
     stepped: bool = False
     marks: frozenset[str] = frozenset()
     opaque: bool = False
+    zeros: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether no gradient is there."""
         return not self.contributions
+
+    @property
+    def is_none(self) -> bool:
+        """Whether torch certainly finds None there, so that it has nothing to check for overflow."""
+        return self.is_empty and not self.opaque and not self.zeros
 
     @property
     def units(self) -> frozenset[Unit]:
@@ -90,12 +96,14 @@ EMPTY = Buffer()
 class State:
     """All gradient buffers by owner, and the phases by (scaler, optimizer); absent means empty and READY.
 
-    `primed` holds the scalers whose `scale` has ever been called: torch refuses to step or update the others.
+    `primed` holds the scalers whose `scale` has ever been called: torch refuses to use the others.  `unchecked`
+    holds the (scaler, optimizer) whose `unscale_` found no gradient to check: torch refuses to step them.
     """
 
     buffers: Mapping[str, Buffer] = field(default_factory=lambda: MappingProxyType({}))
     phases: Mapping[tuple[str, str], str] = field(default_factory=lambda: MappingProxyType({}))
     primed: frozenset[str] = frozenset()
+    unchecked: frozenset[tuple[str, str]] = frozenset()
 
     def buffer(self, owner: str) -> Buffer:
         """One owner's buffer."""
@@ -107,7 +115,11 @@ class State:
 
     def recorded(self, scaler: str) -> bool:
         """Whether the scaler has unscaled or stepped anything since its last update."""
-        return any(s == scaler for s, _ in self.phases)
+        return any(key[0] == scaler and key not in self.unchecked for key in self.phases)
+
+    def may_be_primed(self, scaler: str) -> bool:
+        """Whether the scaler has scaled something, as far as can be seen: unseen code may have used it."""
+        return scaler in self.primed or any(buffer.opaque for buffer in self.buffers.values())
 
     def _with_buffers(self, changes: Mapping[str, Buffer]) -> State:
         return replace(self, buffers=MappingProxyType({**self.buffers, **changes}))
@@ -136,10 +148,9 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
             return _update(state, event)
         case ev.Build(kind="scaler", role=scaler):
             # A new object: it knows nothing of what the old one under this name was doing.
-            phases = {key: phase for key, phase in state.phases.items() if key[0] != scaler}
-            return Effect(replace(state, phases=MappingProxyType(phases), primed=state.primed - {scaler}))
-        case ev.ZeroGrad(owners=owners):
-            return Effect(state._with_buffers(dict.fromkeys(owners, EMPTY)))
+            return Effect(replace(_forget(state, scaler), primed=state.primed - {scaler}))
+        case ev.ZeroGrad(owners=owners, to_none=to_none):
+            return Effect(state._with_buffers({o: _zeroed(state.buffer(o), to_none) for o in owners}))
         case ev.Clip(owners=owners):
             return Effect(_mark(state, owners, "clipped"))
         case ev.Edit(effect="multiply", owners=owners, factor=factor):
@@ -182,34 +193,57 @@ def _divide_out(state: State, scaler: str, optimizer: str) -> State:
     return state._with_buffers({optimizer: state.buffer(optimizer).times(Unit(((scaler, 1),)), -1)})
 
 
+def _zeroed(buffer: Buffer, to_none: bool) -> Buffer:
+    return EMPTY if to_none or buffer.is_none else Buffer(zeros=True)
+
+
+def _forget(state: State, scaler: str) -> State:
+    """A scaler with no phase of any optimizer."""
+    phases = {key: phase for key, phase in state.phases.items() if key[0] != scaler}
+    unchecked = frozenset(key for key in state.unchecked if key[0] != scaler)
+    return replace(state, phases=MappingProxyType(phases), unchecked=unchecked)
+
+
+def _unprimed(method: str) -> str:
+    return (
+        f"Attempted {method} but _scale is None.  This may indicate your script did not use "
+        "scaler.scale(loss or outputs) earlier in the iteration."
+    )
+
+
 def _unscale(state: State, event: ev.Unscale) -> Effect:
-    phase = state.phase(event.scaler, event.optimizer)
+    key, phase = (event.scaler, event.optimizer), state.phase(event.scaler, event.optimizer)
+    if not state.may_be_primed(event.scaler):
+        return Effect(state, _unprimed("unscale_"))
     if phase == UNSCALED:
         return Effect(state, "unscale_() has already been called on this optimizer since the last update().")
     if phase == STEPPED:
         return Effect(state, "unscale_() is being called after step().")
-    after = _divide_out(state, event.scaler, event.optimizer)
-    return Effect(after._with_phase(event.scaler, event.optimizer, UNSCALED))
+    after = _divide_out(state, *key)._with_phase(*key, UNSCALED)
+    if state.buffer(event.optimizer).is_none:
+        after = replace(after, unchecked=after.unchecked | {key})
+    return Effect(after)
 
 
 def _step(state: State, event: ev.Step) -> Effect:
     buffer = state.buffer(event.optimizer)
     if event.scaler is None:
         return Effect(state._with_buffers({event.optimizer: replace(buffer, stepped=not buffer.is_empty)}))
-    phase = state.phase(event.scaler, event.optimizer)
+    key, phase = (event.scaler, event.optimizer), state.phase(event.scaler, event.optimizer)
+    if not state.may_be_primed(event.scaler):
+        return Effect(state, _unprimed("step"))
     if phase == STEPPED:
         return Effect(state, "step() has already been called since the last update().")
-    if buffer.is_empty and phase == READY and not buffer.opaque:
+    if key in state.unchecked or (phase == READY and buffer.is_none):
         return Effect(state, "No inf checks were recorded for this optimizer.")
-    after = state if phase == UNSCALED else _divide_out(state, event.scaler, event.optimizer)
+    after = state if phase == UNSCALED else _divide_out(state, *key)
     done = replace(after.buffer(event.optimizer), stepped=not buffer.is_empty)
-    return Effect(
-        after._with_buffers({event.optimizer: done})._with_phase(event.scaler, event.optimizer, STEPPED)
-    )
+    return Effect(after._with_buffers({event.optimizer: done})._with_phase(*key, STEPPED))
 
 
 def _update(state: State, event: ev.Update) -> Effect:
+    if not state.may_be_primed(event.scaler):
+        return Effect(state, _unprimed("update"))
     if not event.explicit and not state.recorded(event.scaler):
         return Effect(state, "No inf checks were recorded prior to update.")
-    phases = {key: phase for key, phase in state.phases.items() if key[0] != event.scaler}
-    return Effect(replace(state, phases=MappingProxyType(phases)))
+    return Effect(_forget(state, event.scaler))

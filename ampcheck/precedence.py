@@ -144,7 +144,7 @@ def follows_step(trace: Trace, record: Record) -> Record | None:
     if not isinstance(unscale, Unscale):
         return None
     step = previous_step(trace, record.index, unscale.optimizer)
-    if step is None or not share_gradients(trace, step, record, unscale.optimizer):
+    if step is None or step.refused or not share_gradients(trace, step, record, unscale.optimizer):
         return None
     left = not record.before.buffer(unscale.optimizer).is_empty
     return step if left or record.refused else None

@@ -63,7 +63,9 @@ class CrossedScalers(Rule):
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, step in trace.of(Step):
-            if step.scaler is None or step.closure or record.refused:
+            if step.scaler is None or step.closure:
+                continue
+            if record.refused and record.before.may_be_primed(step.scaler):
                 continue
             buffer = record.before.buffer(step.optimizer)
             division = 1 if record.before.phase(step.scaler, step.optimizer) == READY else 0

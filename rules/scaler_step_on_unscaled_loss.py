@@ -72,7 +72,9 @@ class ScalerStepOnUnscaledLoss(Rule):
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, step in trace.of(Step):
-            if step.scaler is None or step.closure or record.refused:
+            if step.scaler is None or step.closure:
+                continue
+            if record.refused and record.before.may_be_primed(step.scaler):
                 continue
             plain = _divided_without_scaling(trace, record, step.optimizer, step.scaler)
             last = previous_step(trace, record.index, step.optimizer)

@@ -65,7 +65,7 @@ class ScalerWithHalfModel(Rule):
                         f"{name(trace, model)} is cast to float16, and {name(trace, role.id)} trains it through a "
                         "GradScaler, which refuses float16 gradients",
                         story(trace, use),
-                        certain=not role.partial,
+                        certain=not role.partial and role.detail.startswith("torch."),
                     )
 
 

@@ -340,7 +340,7 @@ def trace(
                 after=effect.state,
                 micro=max(micro, 0),
                 epoch=item.epoch,
-                iteration=item.iteration or (item.epoch, max(micro, 0)),
+                iteration=item.iteration or ((item.epoch, micro) if micro >= 0 else ()),
                 guards=guards,
                 refused=effect.refused,
             )

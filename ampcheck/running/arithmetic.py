@@ -121,6 +121,11 @@ def coerce(machine: Machine, value: v.Value) -> v.Value:
                 return v.Number(machine.setting.windows[text], Unit(window=1), text)
             if names_world(text):
                 return v.Number(2, Unit(world=1), text)
+        case v.Number(value=int(number), counter=False, unit=unit, label=label) if unit == PLAIN:
+            # A literal too large to be run as it stands is run as a short window everywhere.
+            length = machine.setting.windows.get(str(number), number)
+            if length != number:
+                return v.Number(length, Unit(window=1), label or str(number))
         case v.Truth(value=truth, boundary=boundary):
             return v.Number(int(truth), boundary=boundary)
         case v.Reading(scaler=scaler):
@@ -175,7 +180,7 @@ def _note_divisor(machine: Machine, divisor: v.Value) -> None:
         case v.Unknown(text=text, flow=None, varying=False, role=None) if text in machine.loops:
             if text not in setting.windows:
                 setting.add_window(text, "")
-        case v.Number(value=int(length), symbol="", counter=False, label=label) if length > 1:
+        case v.Number(value=int(length), counter=False, label=label, unit=unit) if length > 1 and unit == PLAIN:
             if label and names_window(label):
                 setting.label(str(length), label)
             elif str(length) in machine.loops and str(length) not in setting.windows:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ampcheck import events as ev
 from ampcheck import program as p
+from ampcheck.events import PLAIN
 from ampcheck.library import torch as lib
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
@@ -105,15 +106,15 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if isinstance(stop, v.Number) and stop.unit.window == 1 and len(bounds) == 1:
         window = stop.symbol
     length: int | None = None
+    label = getattr(raw[-1], "label", "")
+    if isinstance(raw[0], v.Number) and len(raw) == 1 and label and names_window(label) and raw[0].value > 1:
+        machine.setting.label(str(raw[0].value), label)
     if isinstance(stop, v.Number) and isinstance(start, v.Number) and isinstance(step, v.Number) and stride:
         length = max(0, -(-(int(stop.value) - int(first)) // int(stride)))
         if length > lib_limit(machine):
             length = None
-        elif not stop.symbol and len(bounds) == 1 and length > 1:
+        elif len(bounds) == 1 and length > 1 and stop.unit == PLAIN and not stop.symbol.startswith("len("):
             window = str(length)
-    label = getattr(bounds[-1], "label", "")
-    if window.isdigit() and label and names_window(label):
-        machine.setting.label(window, label)
     if len(raw) == 3 and isinstance(raw[2], v.Unknown):
         window = raw[2].text  # ``range(0, batch_size, micro_batch_size)``
     elif isinstance(raw[-1], v.Unknown) and len(raw) == 1 and not window:

@@ -240,7 +240,8 @@ def _library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr) ->
     if last in lib.AUTOCASTS:
         return _autocast(machine, given)
     if last in lib.OPTIMIZERS and given.all:
-        return roles.build_optimizer(machine, last, given.get(0, "params"), node)
+        detail = f"torch.optim.{last}" if lib.is_torch(name) else last
+        return roles.build_optimizer(machine, detail, given.get(0, "params"), node)
     if last in lib.SCHEDULERS or (last.endswith(("LR", "Scheduler")) and "lr_scheduler" in name):
         return roles.build_scheduler(machine, last, given.all, node)
     if AVERAGES.search(last):

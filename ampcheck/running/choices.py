@@ -40,8 +40,8 @@ class Choices:
     def decide(self, atom: Atom, tick: int, window: int) -> bool:
         """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length."""
         if atom.varying:
-            self.varying.setdefault(atom.text, atom)
-            return atom.usual != self._deviates(atom.text, tick, window)
+            known_atom = self.varying.setdefault(atom.text, atom)
+            return known_atom.usual != self._deviates(atom.text, tick, window)
         known = self.invariant.get(atom.text)
         if known is None:
             known = self._excluded(atom)

@@ -132,6 +132,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
         reaches += [f"free:{m}" for m in dict.fromkeys(models) if not overlaps([m], held)]
     synced = not machine.unsynced
     _note_loops(machine)
+    _note_batches(machine)
     machine.emit(
         ev.Backward(
             site=node.site,
@@ -148,6 +149,15 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             given: v.Value = v.Gradient(parameters) if of_gradient else parameters
             result = machine.call(hook, [given], {}, p.Opaque(node.site))
             _edited(machine, result, node, "hook")
+
+
+def _note_batches(machine: Machine) -> None:
+    """A backward in a loop that was not expected to hold one: it is run again, with as many batches as it takes."""
+    if machine.loop_nodes:
+        loop = machine.loop_nodes[-1]
+        if not machine.is_over_batches(loop) and not machine.is_outer(loop):
+            machine.setting.batch_loops.add(loop.site)
+            machine.setting.grown = True
 
 
 def _note_loops(machine: Machine) -> None:

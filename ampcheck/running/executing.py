@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from ampcheck.running.machine import Infeasible, Machine, Signal
 from ampcheck.running.naming import names_window
 from ampcheck.running.remembering import remembered
 from ampcheck.running.roles import freeze, owners_of
-from ampcheck.running.truth import is_decided, truth
+from ampcheck.running.truth import atoms_of, is_decided, truth
 
 __all__ = ["assign", "execute"]
 
@@ -68,6 +69,8 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         value = remembered(machine, source, lambda: machine.evaluate(source))
     finally:
         machine.hint = outer
+    if isinstance(value, v.Number) and not value.counter and not value.label and isinstance(target, p.Name):
+        value = replace(value, label=target.id)
     if isinstance(value, v.Instance) and not value.id:
         value.id = machine.text(target)
     if (
@@ -188,6 +191,8 @@ def _augmented(machine: Machine, node: p.AugAssign) -> None:
         value = v.Number(total, Unit(), "", True, label=machine.text(node.target))
     else:
         value = binary(machine, node.op, current, operand, machine.text(node))
+        if isinstance(value, v.Number) and not value.label:
+            value = replace(value, label=machine.text(node.target))
     assign(machine, node.target, value)
 
 
@@ -208,7 +213,10 @@ def _if(machine: Machine, node: p.If) -> None:
     test = machine.evaluate(node.test)
     if not is_decided(machine, test) and machine.merge_arms(node):
         return
-    holds, guards = truth(machine, test, node.test.site, machine.text(node.test))
+    # An uneventful run does not jump.
+    body_leaves, else_leaves = _leaves(node.body), _leaves(node.orelse)
+    leaning = None if body_leaves == else_leaves else else_leaves
+    holds, guards = truth(machine, test, node.test.site, machine.text(node.test), leaning)
     if node in machine.layout.gates and any(g.boundary for g in guards):
         # Said of the code, not of this run: the test may never hold in it.
         for declared in machine.setting.declared.values():
@@ -218,7 +226,7 @@ def _if(machine: Machine, node: p.If) -> None:
     machine.guards += guards
     machine.execute(body)
     # After ``if test: continue`` the rest of the iteration depends on the test too.
-    if not (guards and (_leaves(node.body) or _leaves(node.orelse))):
+    if not (guards and (body_leaves or else_leaves)):
         del machine.guards[size:]
 
 
@@ -240,17 +248,20 @@ def _leaves(body: tuple[p.Stmt, ...]) -> bool:
 def _for(machine: Machine, node: p.For) -> None:
     iterable = machine.evaluate(node.iterable)
     outer = machine.is_outer(node)
-    idle = node in machine.layout.idle and not _yields(node)
+    # Where no backward is in the loop, one item of what cannot be seen stands for all.
+    single = not machine.is_over_batches(node) and not outer and not _yields(node)
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
+    machine.loop_nodes.append(node)
     try:
-        for index, value in enumerate(iterate(machine, iterable, node, outer, single=idle)):
+        for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
             begin = partial(bind_target, machine, node.target, value)
             if not _iteration(machine, node, index, counted, begin):
                 return
         machine.execute(node.orelse)
     finally:
         machine.loops.pop()
+        machine.loop_nodes.pop()
 
 
 def _yields(node: p.Node) -> bool:
@@ -274,7 +285,7 @@ def _iteration(
     size, guards = len(machine.path), len(machine.guards)
     if counted:
         machine.path.append((node.site, index))
-        if node in machine.layout.batches:
+        if machine.is_over_batches(node):
             machine.tick += 1
     try:
         begin()
@@ -366,15 +377,18 @@ def _return(machine: Machine, node: p.Return) -> None:
 def _raise(machine: Machine, node: p.Raise) -> None:
     machine.touch()
     if not machine.path:
-        # Argument checks: ``if accum < 1: raise ValueError`` says what does not happen.
-        raise Infeasible
+        # Argument checks: ``if accum < 1: raise ValueError`` says what does not happen.  One that this run meets only
+        # because of the small numbers it chose (``if batch % accum: raise``) says nothing.
+        if any(not guard.boundary for guard in machine.guards):
+            raise Infeasible
+        return
     _jump(machine, "raise", node)
 
 
 def _assert(machine: Machine, node: p.Assert) -> None:
     test = machine.evaluate(node.test)
-    if is_varying(test) or isinstance(test, v.Unknown):
-        return
+    if is_varying(test) or not atoms_of(test) or isinstance(test, v.Unknown):
+        return  # numbers are this run's own choice: ``assert last`` after a loop proves nothing
     holds, _ = truth(machine, test, node.test.site)
     if not holds:
         raise Infeasible

@@ -80,8 +80,7 @@ def iterate(
         value = value.role
     if isinstance(value, v.Method):
         value = v.Unknown(text_of(value))
-    names_optimizers = isinstance(value, v.Unknown) and names_optimizer(value.text)
-    if names_optimizers and isinstance(value, v.Unknown) and not value.varying:
+    if isinstance(value, v.Unknown) and not value.varying and (single or names_optimizer(value.text)):
         # Optimizers in a container that cannot be seen: one stands for all of them.
         one = value.attributes.setdefault("[each]", v.Unknown(f"{value.text}[each]"))
         yield one

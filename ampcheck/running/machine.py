@@ -104,6 +104,7 @@ class Machine(ABC):
         self.moduli: dict[Guard, str] = {}
         self.active: list[p.Node] = []
         self.loops: list[str] = []
+        self.loop_nodes: list[p.For | p.While] = []
         self.stacks: list[v.Context] = []
         self.forking: set[p.Node] = set()
         self.impure: set[p.Node] = set()
@@ -148,6 +149,10 @@ class Machine(ABC):
     def is_outer(self, node: p.For | p.While) -> bool:
         """Whether a loop is around the loop over the data."""
         return node in self.layout.outer
+
+    def is_over_batches(self, node: p.For | p.While) -> bool:
+        """Whether a loop is the innermost one around a backward."""
+        return node in self.layout.batches or node.site in self.setting.batch_loops
 
     def synchronise(self, model: str, on: bool) -> None:
         """A hand-written switch of a model's gradient synchronisation."""

@@ -174,6 +174,10 @@ def _model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.E
             )
         case "zero_grad":
             owners, _ = owners_of(machine, v.Parameters((it.id,)))
+            if not owners:
+                # Whose gradients these are cannot be told: from here on nothing certain is known of any.
+                unseen: list[v.Value] = [v.Optimizer(o.id) for o in machine.optimizers() if not o.models]
+                emitting.escape(machine, unseen, f"{it.id}.zero_grad", node)
             to_none = given.get(0, "set_to_none")
             emitting.zero_grad(
                 machine, owners, not (isinstance(to_none, v.Truth) and not to_none.value), node

@@ -50,7 +50,7 @@ def build_scaler(
 def build_optimizer(machine: Machine, cls: str, given: v.Value | None, node: p.Node) -> v.Value:
     """An optimizer that is constructed here over the given parameters."""
     parameters = parameters_of(machine, given) if given is not None else None
-    name = machine.hint or cls
+    name = machine.hint or cls.rsplit(".", 1)[-1]
     models = parameters.models if parameters else ()
     role = Role(
         name, "optimizer", name, True, cls, models, bool(parameters and parameters.partial), node.site

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ampcheck.events import Site
 from ampcheck.trace import Role
 
 __all__ = ["LARGEST_LITERAL", "SYMBOLIC", "Setting"]
@@ -21,6 +22,7 @@ LARGEST_LITERAL = 32
 class Setting:
     """The window lengths by how the code spells them, with how each is declared; and the roles seen so far.
 
+    `batch_loops` are loops that turned out to hold a backward, although nothing in the code's shape says so.
     `windows` maps a spelling ("args.accum", "4") to the length it is run as; `labels` names literals.
     """
 
@@ -30,7 +32,7 @@ class Setting:
     optimizers: tuple[Role, ...] = ()
     models: frozenset[str] = frozenset()
     scaled_tail: str | None = None
-    has_backward: bool = True
+    batch_loops: set[Site] = field(default_factory=set)
     grown: bool = False
 
     def add_window(self, spelling: str, how: str) -> None:

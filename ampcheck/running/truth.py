@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ampcheck.events import Site
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import coerce, is_varying, text_of
@@ -11,8 +13,13 @@ from ampcheck.trace import Guard
 __all__ = ["atoms_of", "is_decided", "truth"]
 
 
-def truth(machine: Machine, value: v.Value, site: Site, text: str = "") -> tuple[bool, list[Guard]]:
-    """Whether a value is true in this run, with the guards that say so (none where it is plainly known)."""
+def truth(
+    machine: Machine, value: v.Value, site: Site, text: str = "", leaning: bool | None = None
+) -> tuple[bool, list[Guard]]:
+    """Whether a value is true in this run, with the guards that say so (none where it is plainly known).
+
+    `leaning` is how a varying test comes out in an uneventful run, where that is known from what depends on it.
+    """
     value = coerce(machine, value)
     match value:
         case v.Truth(value=known, boundary=boundary):
@@ -26,31 +33,35 @@ def truth(machine: Machine, value: v.Value, site: Site, text: str = "") -> tuple
         case v.DictValue(items=entries):
             return bool(entries), []
         case v.Formula(op="not", left=left):
-            known, guards = truth(machine, left, site, text)
+            known, guards = truth(machine, left, site, text, None if leaning is None else not leaning)
             return not known, guards
         case v.Formula(op=op, left=left, right=right) if right is not None:
-            known, guards = truth(machine, left, site, text)
+            known, guards = truth(machine, left, site, text, leaning)
             if known == (op == "or"):
                 return known, guards
-            second, more = truth(machine, right, site, text)
+            second, more = truth(machine, right, site, text, leaning)
             return second, guards + more
         case v.Atom():
-            return _decide(machine, value, site)
+            return _decide(machine, value, site, leaning)
         case v.Unknown(role=None, modulus=modulus) if modulus:
             zero = v.Atom(f"{value.text} == 0", True, False, modulus=modulus, negated=True)
             return _decide(machine, zero, site)
         case v.Unknown(role=None):
             finite = "finite" in value.text or "nan" in value.text.lower() or "inf" in value.text.lower()
             usual = not (finite and "isfinite" not in value.text and value.varying)
-            return _decide(machine, v.Atom(value.text, is_varying(value), usual, finite=finite), site)
+            return _decide(machine, v.Atom(value.text, is_varying(value), usual, finite=finite), site, leaning)
         case v.GradientNorm():
-            return _decide(machine, v.Atom(text_of(value), True, True), site)
+            return _decide(machine, v.Atom(text_of(value), True, True), site, leaning)
         case _:
             return True, []
 
 
-def _decide(machine: Machine, atom: v.Atom, site: Site) -> tuple[bool, list[Guard]]:
+def _decide(
+    machine: Machine, atom: v.Atom, site: Site, leaning: bool | None = None
+) -> tuple[bool, list[Guard]]:
     setting = machine.setting
+    if leaning is not None and atom.varying and not atom.modulus and atom.skip is None:
+        atom = replace(atom, usual=leaning != atom.negated)
     # Varying tests inside a trial differ by micro-batch; invariant ones that are settled need no fork.
     if machine.trial is not None and (atom.varying or atom.text not in machine.choices.invariant):
         raise MustFork

@@ -109,8 +109,8 @@ def test_eight_micro_batches_in_windows_of_four_make_two_scheduler_steps(seen):
 def test_the_line_for_people_says_where_wrong_and_right_agree():
     text = replayed({"clip": (CLIP_SCALED, ("gradient",))})["clip"].text
     assert text == (
-        "norm at step 0.125 = M/S, expected 1.0: (0.075, 0.1) for (0.6, 0.8); norm at S = 1, 8, 64: 1.0, 0.125, 0.015625; "
-        "wrong and right agree at S = 1 and at g = 0"
+        "norm at step 0.125 = M/S, expected 1.0: (0.075, 0.1) for (0.6, 0.8); "
+        "norm at S = 1, 8, 64: 1.0, 0.125, 0.015625; wrong and right agree at S = 1 and at g = 0"
     )
 
 
