@@ -60,7 +60,8 @@ def still_scaled(trace: Trace, record: Record, owners: Iterable[str]) -> StillSc
     """Which of these owners a record finds with gradients that `unscale_` should have divided first.
 
     None where there are none, where unseen code may have divided them, and where another record is the mistake: a
-    next step that is raw or another scaler's, an `unscale_` that torch refused, or one that comes after the step.
+    next step that is raw or another scaler's, an `unscale_` that torch refused, or one that comes after the step or
+    before the backward.
     """
     scales = {o: carried for o in owners if (carried := carried_scales(record.before, o))}
     steps = {o: step.event for o in scales if (step := next_step(trace, record.index, o))}
@@ -79,11 +80,16 @@ def still_scaled(trace: Trace, record: Record, owners: Iterable[str]) -> StillSc
 
 
 def _is_unscaled_elsewhere(trace: Trace, record: Record, owner: str) -> bool:
-    """Whether an `unscale_` of the very gradients that a record finds was refused, or comes after their step."""
+    """Whether an `unscale_` of the very gradients that a record finds was refused, or comes after their step.
+
+    One that comes before the backward is the mistake in every window, although torch refuses the first alone.
+    """
     step = next_step(trace, record.index, owner)
     for other, unscale in trace.of(Unscale):
         if unscale.optimizer != owner:
             continue
+        if other.refused and late_backward(trace, other, owner, unscale.scaler):
+            return True
         if other.index < record.index:
             in_vain, pair = bool(other.refused), (other, record)
         else:
@@ -97,18 +103,24 @@ def late_backward(trace: Trace, record: Record, optimizer: str, scaler: str) -> 
     """The backward that a premature `unscale_` (or scaled step) should have waited for, if it is one.
 
     Premature: nothing is in the buffer, and the backward follows before the next step or update, or at least in
-    the same micro-batch; a step uses its gradients before they are zeroed (else the zeroing is the mistake).
+    the same micro-batch; its gradients are not zeroed right before their step (else the zeroing is the mistake).
     """
     buffer = record.before.buffer(optimizer)
     backward = next_backward(trace, record.index, optimizer)
     if backward is None or not buffer.is_empty or buffer.opaque:
         return None
     zero, used = next_zero(trace, backward.index, optimizer), next_step(trace, backward.index, optimizer)
-    if used is None or (zero is not None and zero.index < used.index):
+    if used is None or (zero is not None and _is_robbed(trace, zero, used, optimizer)):
         return None
     step, update = next_step(trace, record.index, optimizer), next_update(trace, record.index, scaler)
     over = isinstance(record.event, Step) or any(r and r.index < backward.index for r in (step, update))
     return backward if same_micro_batch(record, backward) or not over else None
+
+
+def _is_robbed(trace: Trace, zero: Record, step: Record, optimizer: str) -> bool:
+    """Whether a zeroing comes before a step with no backward in between."""
+    backward = next_backward(trace, zero.index, optimizer)
+    return zero.index < step.index and (backward is None or step.index < backward.index)
 
 
 def added_to_unscaled(trace: Trace, record: Record) -> Record | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.events import Step, Unscale
+from ampcheck.events import Build, Step, Unscale
 from ampcheck.gradients import READY
 from ampcheck.precedence import late_backward
 from ampcheck.rule import Rule, Violation
@@ -80,8 +80,8 @@ class UnscaleBeforeBackward(Rule):
         self, trace: Trace, record: Record, scaler: str, optimizer: str, what: str
     ) -> Iterator[Violation]:
         backward = late_backward(trace, record, optimizer, scaler)
-        last = previous_step(trace, record.index, optimizer)
         roles = scaler, optimizer, *(trace.roles[optimizer].models if optimizer in trace.roles else ())
+        last = previous_step(trace, record.index, optimizer) or _last_built(trace, record, roles)
         if (
             backward is None
             or record.before.phase(scaler, optimizer) != READY
@@ -101,3 +101,9 @@ class UnscaleBeforeBackward(Rule):
             certain=are_known(trace, scaler) and optimizer not in getattr(backward.event, "assumed", ()),
             predicts="S",
         )
+
+
+def _last_built(trace: Trace, record: Record, roles: tuple[str, ...]) -> Record | None:
+    """Where the last of some roles was built before a record."""
+    builds = (r for r, build in trace.of(Build) if r.index < record.index and build.role in roles)
+    return max(builds, key=lambda r: r.index, default=None)

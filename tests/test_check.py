@@ -50,7 +50,11 @@ def tree(tmp_path: Path) -> Path:
 
 def test_one_broken_file_does_not_hide_the_others(tree: Path) -> None:
     report = check_paths([str(tree)])
-    assert codes(report) == [("a_wrong.py", 10, "AMP101"), ("b_broken.py", 1, "AMP900"), ("d_wrong.py", 10, "AMP101")]
+    assert codes(report) == [
+        ("a_wrong.py", 10, "AMP101"),
+        ("b_broken.py", 1, "AMP900"),
+        ("d_wrong.py", 10, "AMP101"),
+    ]
     assert report.files == 3
 
 
@@ -85,7 +89,11 @@ def test_a_rule_that_crashes_breaks_its_file_alone(tree: Path, monkeypatch: pyte
     rules = (*registry.load(), _Crashes())
     monkeypatch.setattr(registry, "load", lambda: rules)
     report = check_paths([str(tree)])
-    assert codes(report) == [("a_wrong.py", 10, "AMP101"), ("b_broken.py", 1, "AMP900"), ("d_wrong.py", 1, "AMP903")]
+    assert codes(report) == [
+        ("a_wrong.py", 10, "AMP101"),
+        ("b_broken.py", 1, "AMP900"),
+        ("d_wrong.py", 1, "AMP903"),
+    ]
     message = report.findings[-1].message
     assert "ZeroDivisionError: a bug" in message
     assert "please report it" in message
@@ -125,7 +133,16 @@ def test_truncation_is_a_note_on_the_function(tmp_path: Path) -> None:
 
 
 def test_the_python_files_under_a_folder(tmp_path: Path) -> None:
-    for name in ("b.py", "a.py", "sub/c.py", "note.txt", ".hidden/d.py", "venv/e.py", "build/f.py", "__pycache__/g.py"):
+    for name in (
+        "b.py",
+        "a.py",
+        "sub/c.py",
+        "note.txt",
+        ".hidden/d.py",
+        "venv/e.py",
+        "build/f.py",
+        "__pycache__/g.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     found = [os.path.relpath(path, tmp_path) for path in python_files([str(tmp_path)])]
@@ -151,7 +168,12 @@ def test_nothing_to_check_is_an_empty_report(tmp_path: Path) -> None:
 def test_the_caller_hears_of_each_file_before_it_is_read(tree: Path) -> None:
     heard: list[str] = []
     check_paths([str(tree)], on_file=heard.append)
-    assert [os.path.basename(path) for path in heard] == ["a_wrong.py", "b_broken.py", "c_right.py", "d_wrong.py"]
+    assert [os.path.basename(path) for path in heard] == [
+        "a_wrong.py",
+        "b_broken.py",
+        "c_right.py",
+        "d_wrong.py",
+    ]
 
 
 # --- what is reported -------------------------------------------------------------------------------------------

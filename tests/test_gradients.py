@@ -24,7 +24,9 @@ def run(*events: Event) -> tuple[State, list[str]]:
     return state, refused
 
 
-def backward(loss: ev.Loss = SCALED, *reaches: str, micro: int = 0, assumed: tuple[str, ...] = ()) -> ev.Backward:
+def backward(
+    loss: ev.Loss = SCALED, *reaches: str, micro: int = 0, assumed: tuple[str, ...] = ()
+) -> ev.Backward:
     return ev.Backward(site=AT, loss=loss, reaches=reaches or ("o",), micro=micro, assumed=assumed)
 
 
@@ -196,7 +198,10 @@ def test_a_step_without_gradients_uses_none() -> None:
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ((backward(), unscale(), unscale()), "unscale_() has already been called on this optimizer since the last update()."),
+        (
+            (backward(), unscale(), unscale()),
+            "unscale_() has already been called on this optimizer since the last update().",
+        ),
         ((backward(), step(), unscale()), "unscale_() is being called after step()."),
         ((backward(), step(), step()), "step() has already been called since the last update()."),
         ((backward(), update()), "No inf checks were recorded prior to update."),

@@ -180,7 +180,14 @@ def test_a_mode_without_the_right_to_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"loss.backward()", b"GradScaler", b"opt.zero_grad()", b"clip_grad_norm_(p)", b"torch.cuda.amp.autocast"]
+    "line",
+    [
+        b"loss.backward()",
+        b"GradScaler",
+        b"opt.zero_grad()",
+        b"clip_grad_norm_(p)",
+        b"torch.cuda.amp.autocast",
+    ],
 )
 def test_a_token_of_a_training_step_passes(line: bytes) -> None:
     assert passes_gate(b"import torch\n" + line)
@@ -203,7 +210,13 @@ def test_a_file_that_does_not_pass_is_not_even_decoded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["(" * 5000 + "x" + ")" * 5000, " + ".join(["x"] * 5000), "x" + ".a" * 3000, "-" * 3000 + "x", "f(" * 200 + ")" * 200],
+    [
+        "(" * 5000 + "x" + ")" * 5000,
+        " + ".join(["x"] * 5000),
+        "x" + ".a" * 3000,
+        "-" * 3000 + "x",
+        "f(" * 200 + ")" * 200,
+    ],
     ids=["parentheses", "terms", "attributes", "signs", "calls"],
 )
 def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, expression: str) -> None:

@@ -48,7 +48,9 @@ DEBUG, QUIET = t.choice("debug"), t.choice("debug", holds=False)
 RARE = t.choice("i % 10 == 0", varying=True)
 
 
-def run(*choices: Guard, clip: bool = True, unscale: bool = False, step: bool = True, root: str = "train") -> Trace:
+def run(
+    *choices: Guard, clip: bool = True, unscale: bool = False, step: bool = True, root: str = "train"
+) -> Trace:
     """A run of one loop, with or without its parts; each choice guards the clip."""
     items = [BACKWARD]
     items += t.when(choices[0], UNSCALE) if unscale and choices else [UNSCALE] if unscale else []

@@ -151,9 +151,11 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     for one, other in ((left, right), (right, left)):
         if isinstance(one, v.Gradient):
             return _gradient(machine, op, one, other, other is left)
-    for one in (left, right):
+    for one, other in ((left, right), (right, left)):
         if isinstance(one, v.GradientNorm):
-            return one
+            # ``norm + 1e-6`` is still that norm, ``total + norm`` is not.
+            is_epsilon = isinstance(other, v.Number) and 0 < other.value < 1
+            return v.GradientNorm(None) if op == "+" and not is_epsilon else one
     if op == "%" and isinstance(left, (v.Number, v.Unknown)):
         modulus = _modulus(machine, left, right, text)
         if modulus is not None:
@@ -180,7 +182,9 @@ def _note_divisor(machine: Machine, divisor: v.Value) -> None:
         case v.Unknown(text=text, flow=None, varying=False, role=None) if text in machine.loops:
             if text not in setting.windows:
                 setting.add_window(text, "")
-        case v.Number(value=int(length), counter=False, label=label, unit=unit) if length > 1 and unit == PLAIN:
+        case v.Number(value=int(length), counter=False, label=label, unit=unit) if (
+            length > 1 and unit == PLAIN
+        ):
             if label and names_window(label):
                 setting.label(str(length), label)
             elif str(length) in machine.loops and str(length) not in setting.windows:
@@ -291,7 +295,8 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
 def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, reflected: bool) -> v.Value:
     if op in ("*", "/") and not (reflected and op == "/"):
         if isinstance(other, v.GradientNorm):
-            return v.Gradient(gradient.parameters, "clip")
+            local = other.parameters is not None and other.parameters.each
+            return v.Gradient(gradient.parameters, "clip", local=local)
         factor = PLAIN
         if isinstance(other, v.Number):
             factor = PLAIN.times(unit_of(machine, other), 1 if op == "*" else -1)

@@ -242,7 +242,7 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         value = v.Seq("list", value.items)
     flow = flow_of(value)
     if isinstance(value, v.Seq) and any(isinstance(i, v.GradientNorm) for i in value.items):
-        return next(i for i in value.items if isinstance(i, v.GradientNorm))
+        return v.GradientNorm(None)
     return v.Unknown(f"sum({text_of(value)})", True, flow) if flow is not None else None
 
 

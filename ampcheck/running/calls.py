@@ -23,7 +23,7 @@ from ampcheck.running.machine import (
     Signal,
 )
 from ampcheck.running.methods import Arguments, call_method, call_model
-from ampcheck.running.naming import names_scaler, names_scheduler
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 
 __all__ = ["bind", "call_function", "call_value"]
 
@@ -383,12 +383,11 @@ def _constructed(machine: Machine, last: str, given: Arguments, node: p.Expr) ->
     if AVERAGES.search(last) and given.all:
         return roles.build_average(machine, last, node)
     parameters = [roles.parameters_of(machine, a) for a in given.all if isinstance(a, (v.Parameters, v.Seq))]
-    if (
-        last[:1].isupper()
-        and any(q is not None for q in parameters)
-        and (last in lib.OPTIMIZERS or "opt" in hint.lower())
+    if any(q is not None for q in parameters) and (
+        last in lib.OPTIMIZERS or names_optimizer(hint) or ("opt" in hint.lower() and last[:1].isupper())
     ):
-        return roles.build_optimizer(machine, last, given.get(0, "params"), node)
+        given_parameters = next(a for a in given.all if isinstance(a, (v.Parameters, v.Seq)))
+        return roles.build_optimizer(machine, last, given_parameters, node, last in lib.OPTIMIZERS)
     if names_scaler(last) and hint and last[:1].isupper() and last in lib.SCALERS:
         return roles.build_scaler(machine, last, given.keywords, node, last)
     return None

@@ -181,9 +181,8 @@ def edit(machine: Machine, gradient: v.Gradient, node: p.Node, by: str = "hand")
         node = p.Opaque(gradient.at)
     match gradient.effect:
         case "clip" | "clamp":
-            clip(
-                machine, "norm" if gradient.effect == "clip" else "value", gradient.parameters, None, node, by
-            )
+            style = "norm" if gradient.effect == "clip" else "value"
+            clip(machine, style, gradient.parameters, None, node, by, local=gradient.local)
         case "":
             return
         case effect:
@@ -201,8 +200,9 @@ def clip(
     node: p.Node,
     by: str = "torch",
     strict: bool = False,
+    local: bool = False,
 ) -> v.Value:
-    """A clip of some parameters' gradients; its value is their norm."""
+    """A clip of some parameters' gradients; its value is their norm.  `local`: by hand, each on its own norm."""
     parameters = (
         given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
     )
@@ -221,7 +221,7 @@ def clip(
                 by="hook" if by == "hook" else "hand" if by == "hand" else "torch",
                 threshold=bound,
                 whole=whole,
-                per_parameter=each and style == "norm" and by == "torch",
+                per_parameter=style == "norm" and ((each and by == "torch") or (local and by == "hand")),
                 error_if_nonfinite=strict,
             )
         )

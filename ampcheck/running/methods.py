@@ -81,7 +81,7 @@ def call_method(
     """The result of a method call, None when the method means nothing here."""
     if isinstance(receiver, v.Unknown) and receiver.role is not None:
         receiver = receiver.role
-    if isinstance(receiver, v.Const) and receiver.value is None:
+    if isinstance(receiver, v.Const) and receiver.value is None and name in STEPPING:
         raise Infeasible
     handler = HANDLERS.get(type(receiver))
     return handler(machine, receiver, name, given, node) if handler else None
@@ -372,6 +372,10 @@ def _dict(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Ex
             return v.Unknown(f"dict.{name}()")
 
 
+# Nobody calls these on None; what else is called on a None may have been set where this run does not look.
+STEPPING = frozenset(
+    {"scale", "unscale_", "step", "update", "get_scale", "backward", "zero_grad", "parameters"}
+)
 TENSOR_SAME = frozenset(
     [
         "float",

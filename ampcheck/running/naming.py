@@ -66,7 +66,7 @@ def names_scheduler(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def names_window(text: str) -> bool:
     """``args.gradient_accumulation_steps``, ``ACCUM``, ``update_freq``, ``num_micro_batches``."""
-    return WINDOW.search(text) is not None and SIZE.search(text) is None
+    return " " not in text and WINDOW.search(text) is not None and SIZE.search(text) is None
 
 
 @lru_cache(maxsize=8192)

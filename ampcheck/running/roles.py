@@ -47,15 +47,16 @@ def build_scaler(
     return scaler
 
 
-def build_optimizer(machine: Machine, cls: str, given: v.Value | None, node: p.Node) -> v.Value:
-    """An optimizer that is constructed here over the given parameters."""
+def build_optimizer(
+    machine: Machine, cls: str, given: v.Value | None, node: p.Node, known: bool = True
+) -> v.Value:
+    """An optimizer that is constructed here over the given parameters; not `known` when its class is a guess."""
     parameters = parameters_of(machine, given) if given is not None else None
     name = machine.hint or cls.rsplit(".", 1)[-1]
     models = parameters.models if parameters else ()
-    role = Role(
-        name, "optimizer", name, True, cls, models, bool(parameters and parameters.partial), node.site
-    )
-    optimizer = v.Optimizer(machine.add_role(role), parameters)
+    partial = bool(parameters and parameters.partial)
+    role = Role(name, "optimizer", name, known, cls, models, partial, node.site)
+    optimizer = v.Optimizer(machine.add_role(role), parameters, known)
     machine.emit(ev.Build(site=node.site, kind="optimizer", role=optimizer.id, detail=cls))
     return optimizer
 

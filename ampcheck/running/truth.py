@@ -49,7 +49,9 @@ def truth(
         case v.Unknown(role=None):
             finite = "finite" in value.text or "nan" in value.text.lower() or "inf" in value.text.lower()
             usual = not (finite and "isfinite" not in value.text and value.varying)
-            return _decide(machine, v.Atom(value.text, is_varying(value), usual, finite=finite), site, leaning)
+            return _decide(
+                machine, v.Atom(value.text, is_varying(value), usual, finite=finite), site, leaning
+            )
         case v.GradientNorm():
             return _decide(machine, v.Atom(text_of(value), True, True), site, leaning)
         case _:

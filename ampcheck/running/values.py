@@ -198,18 +198,19 @@ class Parameters(Value):
 class Gradient(Value):
     """The ``.grad`` of parameters, or (with an `effect`, see `events.Edit`) what was computed from it.
 
-    The effect "clip" is a multiplication by a coefficient that was taken from the gradients' norm.
+    The effect "clip" is a multiplication by a coefficient (`local`: of each parameter's own norm) that was taken from the gradients' norm.
     """
 
     parameters: Parameters
     effect: Literal["", "multiply", "shift", "nonlinear", "hide", "clip", "clamp"] = ""
     factor: Unit = PLAIN
     at: Site | None = None
+    local: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class GradientNorm(Value):
-    """A number taken from gradients."""
+    """A number taken from gradients: of these parameters, None when it sums up over many."""
 
     parameters: Parameters | None
 

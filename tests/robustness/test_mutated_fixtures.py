@@ -26,7 +26,11 @@ BRIEFLY = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
 )
 fixtures = st.sampled_from(FILES)
 places = st.integers(0, 200)
@@ -132,4 +136,6 @@ def test_findings_do_not_depend_on_what_was_checked_before(folder: Path, path: P
     data = "".join(LINES[path]).encode()
     first = check(folder, data)
     check(folder, b"from torch.cuda.amp import GradScaler\nGradScaler().scale(loss).backward()\n")
-    assert [(f.site, f.code, f.message) for f in first] == [(f.site, f.code, f.message) for f in check(folder, data)]
+    assert [(f.site, f.code, f.message) for f in first] == [
+        (f.site, f.code, f.message) for f in check(folder, data)
+    ]

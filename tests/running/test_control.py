@@ -69,7 +69,7 @@ def test_a_raise_in_the_loop_ends_the_run() -> None:
     [
         f"try:\n    {nested(ONCE, 4)}\nexcept RuntimeError:\n    optimizer.zero_grad()\n    continue",
         f"try:\n    {nested(ONCE, 4)}\nfinally:\n    pass",
-        f"try:\n    model(x).mean().backward()\nexcept ValueError:\n    pass\nelse:\n    optimizer.step()\n"
+        "try:\n    model(x).mean().backward()\nexcept ValueError:\n    pass\nelse:\n    optimizer.step()\n"
         "optimizer.zero_grad()",
         "try:\n    model(x).mean().backward()\n    optimizer.step()\nfinally:\n    optimizer.zero_grad()",
     ],
