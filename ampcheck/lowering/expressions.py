@@ -47,7 +47,7 @@ UNARY = {"Not": "not", "Minus": "-", "Plus": "+", "BitInvert": "~"}
 class Expressions:
     """Lowers expressions of one segment; `offset` is added to its line numbers."""
 
-    def __init__(self, path: str, positions: Mapping[cst.CSTNode, CodeRange], offset: int) -> None:
+    def __init__(self, path: str, positions: Mapping[cst.CSTNode, Any], offset: int) -> None:
         self.path = path
         self.positions = positions
         self.offset = offset
@@ -92,7 +92,7 @@ class Expressions:
 
     def site(self, node: cst.CSTNode) -> Site:
         """Where a node stands, parentheses around it left out."""
-        span = self.positions[node]
+        span: CodeRange = self.positions[node]
         start, end = span.start, span.end
         return Site(
             self.path, start.line + self.offset, start.column + 1, end.line + self.offset, end.column + 1

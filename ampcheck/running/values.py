@@ -198,7 +198,8 @@ class Parameters(Value):
 class Gradient(Value):
     """The ``.grad`` of parameters, or (with an `effect`, see `events.Edit`) what was computed from it.
 
-    The effect "clip" is a multiplication by a coefficient (`local`: of each parameter's own norm) that was taken from the gradients' norm.
+    The effect "clip" is a multiplication by a coefficient that was taken from the gradients' norm (`local`: from
+    each parameter's own); `at` is where the effect was computed.
     """
 
     parameters: Parameters
