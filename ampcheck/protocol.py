@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from ampcheck import events as ev
 from ampcheck.trace import Guard, Record
 
-__all__ = ["Act", "Closing", "Practice", "correct"]
+__all__ = ["Act", "Closing", "Extra", "Practice", "correct"]
 
 Extra = ev.Clip | ev.Edit | ev.Read | ev.Reduce
 

@@ -12,7 +12,8 @@ from ampcheck.boundaries import (
     names_accumulation,
     optimizers,
 )
-from ampcheck.events import PLAIN, Edit
+from ampcheck.events import PLAIN, Backward, Edit
+from ampcheck.gradients import Contribution
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import accumulates, is_stray, spans
 from ampcheck.trace import Trace, Window
@@ -49,7 +50,8 @@ class LossNotDivided(Rule):
 
     ## Known problems
     A learning rate that was divided by K beforehand cannot be seen. A loss with `reduction="sum"`, or with a divisor
-    that is not K, is left alone.
+    that is not K, is left alone. A loss that is handed in ready-made is reported as possible only: it may be a sum, and
+    its maker may have divided it.
 
     ## References
     - [Automatic mixed precision examples: gradient accumulation](https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation)
@@ -94,7 +96,17 @@ class LossNotDivided(Rule):
                     story(trace, own[-1].record, span.step),
                     # ``for _ in range(n)`` may as well run over losses that are meant to be summed.
                     certain=not edited
+                    and all(_is_mean(trace, c) for c in own)
                     and (names_accumulation(window) or (gated and not is_ambiguous_literal(window))),
                     predicts="K",
                 )
                 break
+
+
+def _is_mean(trace: Trace, contribution: Contribution) -> bool:
+    """Whether a loss is an average as far as can be told: its reduction is known, or it comes from a model that is seen.
+
+    One that was handed in ready-made may be a sum, and whoever made it may have divided it.
+    """
+    event = trace.records[contribution.record].event
+    return contribution.reduction == "mean" or (isinstance(event, Backward) and bool(event.loss.forwards))

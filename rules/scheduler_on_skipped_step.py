@@ -8,7 +8,7 @@ from ampcheck.boundaries import is_within, optimizers, per_micro_schedule
 from ampcheck.events import ScheduleStep, Step
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import asks_for_skip
-from ampcheck.trace import Record, Trace
+from ampcheck.trace import Guard, Record, Trace
 from ampcheck.windows import are_known, name, once_per_site, previous_backward, previous_step, story
 
 
@@ -16,7 +16,8 @@ class SchedulerOnSkippedStep(Rule):
     """The scheduler advances whether or not the scaler skipped the step.
 
     ## What it does
-    Finds a schedule counted in updates that follows `scaler.step` with no test of whether the step was skipped.
+    Finds a scheduler that follows `scaler.step` in the same iteration with no test of whether the step was skipped.
+    Stepped there, it counts updates, whatever its class; where the class is unknown the finding is possible only.
 
     ## Why is this bad
     Each overflow advances the schedule without an update, several times in a row at the start of training, when the
@@ -58,8 +59,11 @@ class SchedulerOnSkippedStep(Rule):
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, schedule in trace.of(ScheduleStep):
-            if schedule.counts not in ("updates", "unknown") or any(asks_for_skip(g) for g in record.guards):
+            if schedule.counts not in ("updates", "unknown") or any(map(_may_tell, record.guards)):
                 continue
+            role = trace.roles.get(schedule.scheduler)
+            # A torch class without a count of its own (StepLR) counts what it is stepped with: here, updates.
+            counted = schedule.counts == "updates" or (role is not None and role.detail != "")
             known = optimizers(trace)
             owners = [o for o in schedule.optimizers or known if o in known]
             if len(owners) != 1 and not schedule.optimizers:
@@ -73,10 +77,13 @@ class SchedulerOnSkippedStep(Rule):
                     f"{name(trace, schedule.scheduler)} advances even if the scaler skipped the step of "
                     f"{name(trace, optimizer)}",
                     story(trace, previous_backward(trace, step.index, optimizer), step),
-                    certain=schedule.counts == "updates"
-                    and bool(schedule.optimizers)
-                    and are_known(trace, schedule.scheduler),
+                    certain=counted and bool(schedule.optimizers) and are_known(trace, schedule.scheduler),
                 )
+
+
+def _may_tell(guard: Guard) -> bool:
+    """Whether a test may know of a skipped step: by the scale, by its words, or from the gradients themselves."""
+    return guard.finite or asks_for_skip(guard)
 
 
 def _step_of(trace: Trace, record: Record, optimizer: str) -> Record | None:

@@ -37,8 +37,8 @@ class UpdateWithoutStep(Rule):
 
     ## Known problems
     `scaler.update(new_scale)` is legal at any time. On the micro-batches of a window that do not step, see AMP109;
-    after a raw step of scaled gradients, AMP113. Nothing is said of a loop in which the scaler never steps, nor
-    where optimizers or the scaler were handed to unseen code.
+    after a raw step of scaled gradients, AMP113. Nothing is said where optimizers or the scaler were handed to unseen
+    code; where the scaler never steps, only of loops in which no optimizer does and none of them ever was.
 
     ## References
     - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update
@@ -99,4 +99,6 @@ def _is_judged(trace: Trace, record: Record, scaler: str) -> bool:
         return False
     if any(r.refused for r in _scaled_steps(trace, scaler, last.index if last else -1) if r in since):
         return False
-    return bool(_scaled_steps(trace, scaler)) or any(u.scaler == scaler for _, u in trace.of(Unscale))
+    if _scaled_steps(trace, scaler) or any(u.scaler == scaler for _, u in trace.of(Unscale)):
+        return True
+    return bool(trace.roles_of("optimizer")) and not any(trace.of(Step)) and not any(trace.of(Escape))

@@ -121,7 +121,10 @@ def test_an_interrupt_is_not_swallowed(tree: Path, monkeypatch: pytest.MonkeyPat
 
 def test_truncation_is_a_note_on_the_function(tmp_path: Path) -> None:
     dozen = list(range(12))
-    body = f"    for a in {dozen}:\n        for b in {dozen}:\n            for c in {dozen}:\n                for d in {dozen}:\n"
+    body = (
+        f"    for a in {dozen}:\n        for b in {dozen}:\n            for c in {dozen}:\n"
+        f"                for d in {dozen}:\n"
+    )
     path = tmp_path / "train.py"
     path.write_text(f"def train(loss):\n{body}                    loss.backward()\n")
     (finding,) = check_paths([str(path)]).findings

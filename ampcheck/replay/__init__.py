@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any
 
 from ampcheck.finding import Finding, Replay
 from ampcheck.replay.jobs import job
@@ -28,8 +28,6 @@ __all__ = [
     "replay",
 ]
 
-Device = Literal["auto", "cpu", "cuda"]
-
 TIMEOUT = 900.0
 """Seconds for all findings together; a finding takes about a tenth of one, the import of torch ten."""
 
@@ -44,6 +42,7 @@ def replay(
 ) -> tuple[Finding, ...]:
     """The findings in the same order, each with a `Replay`.
 
+    `device` is "auto" (CUDA where there is one), "cpu" or "cuda"; loops on several ranks run on the CPU all the same.
     `rules` supply the oracles, all installed ones unless given; `on_result` is called as each finding is done.
     Raises `ReplayUnavailable` where torch is missing or older than 2.3, or the device does not exist.
     """
@@ -66,9 +65,7 @@ def replay(
         witness = finding.witness
         try:
             data = job(witness.trace, rule.oracle, (witness.record, *witness.steps))
-        except (
-            Exception
-        ) as error:  # a trace of an unforeseen shape must not cost the other findings their replay
+        except Exception as error:  # one trace of an unforeseen shape must not cost the others their replay
             reason = f"the replay itself failed: {type(error).__name__}: {error}"
             settle(index, Replay("inconclusive", "none", text=reason))
             continue

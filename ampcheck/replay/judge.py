@@ -6,6 +6,7 @@ scenario some reference agrees in all of them.  Anything else is inconclusive, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -198,7 +199,12 @@ def _confirmed(job: Job, trial: _Trial, found: list[str], execute: Execute) -> V
     of_scale = "S" in wording.factor and "S₁" not in wording.factor and "S₂" not in wording.factor
     if scenario.name == "documents" and of_scale and observable in ("gradient", "clip-norm"):
         text += _controls(job, trial, observable, wording, execute, figures)
-    return Verdict("confirmed", text, figures)
+    return Verdict("confirmed", text, {name: _written(value) for name, value in figures.items()})
+
+
+def _written(value: float | int | str) -> float | int | str:
+    """A figure as JSON can have it: infinities and NaN as words."""
+    return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
 def _controls(

@@ -174,13 +174,17 @@ def _averages(trace: Trace, optimizers: tuple[str, ...]) -> tuple[tuple[ev.Avera
 
 
 def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) -> Iterable[int]:
-    """Records that a correct loop has in the same place: explicit updates, schedules of epochs, idle steps."""
+    """Records that a correct loop has in the same place: explicit updates, epochs' schedules, idle steps, restarts."""
     schedules, averages = _places(trace, ev.ScheduleStep), _places(trace, ev.AverageUpdate)
+    # Where optimizers are built anew, a new training begins, and a new scaler belongs to it.
+    restarts = {r.iteration for r in records if isinstance(r.event, ev.Build) and r.event.kind == "optimizer"}
     first_reached = {o: r.index for r, b in reversed(backwards(records)) for o in b.reaches}
     first_step = next((r.index for r, _ in trace.of(ev.Step)), 0)
     for record in records:
         match record.event:
             case ev.Update(explicit=True):
+                yield record.index
+            case ev.Build(kind="scaler" | "optimizer") if record.iteration in restarts:
                 yield record.index
             case ev.Step(optimizer=optimizer, scaler=None):
                 empty = record.before.buffer(optimizer).is_empty and not trace.complete

@@ -13,7 +13,7 @@ from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce, flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.methods import Arguments
-from ampcheck.running.naming import names_window
+from ampcheck.running.naming import names_loader, names_window
 
 __all__ = ["BUILTINS", "class_kind", "of_gradient"]
 
@@ -211,7 +211,7 @@ def _len(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if isinstance(value, v.Seq):
         return v.Number(len(value.items))
     text = f"len({text_of(value)})"
-    if text_of(value) in machine.loaders:
+    if text_of(value) in machine.loaders or names_loader(text_of(value)):
         return v.Number(machine.setting.batches, symbol=text)
     return v.Unknown(text, is_varying(value))
 

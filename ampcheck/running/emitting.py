@@ -241,8 +241,8 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
     roles = []
     for value in values:
         role = value.role if isinstance(value, v.Unknown) else value
-        if role is None:
-            role = as_optimizer(machine, value)
+        if role is None and isinstance(value, v.Unknown) and "optim" in value.text.lower():
+            role = as_optimizer(machine, value)  # ``opt`` alone is as often the options
         if isinstance(role, v.Optimizer):
             roles.append(role.id)
         elif isinstance(role, v.Scaler):

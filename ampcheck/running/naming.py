@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 __all__ = [
+    "names_loader",
     "names_micro_batch_size",
     "names_optimizer",
     "names_scaler",
@@ -32,6 +33,7 @@ WINDOW = re.compile(
     r"accum|grad_acc|micro|^gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
 )
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
+LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
 
@@ -67,6 +69,12 @@ def names_scheduler(text: str) -> bool:
 def names_window(text: str) -> bool:
     """``args.gradient_accumulation_steps``, ``ACCUM``, ``update_freq``, ``num_micro_batches``."""
     return " " not in text and WINDOW.search(text) is not None and SIZE.search(text) is None
+
+
+@lru_cache(maxsize=8192)
+def names_loader(text: str) -> bool:
+    """``train_loader``, ``self.dataloader``, ``train_dl``."""
+    return LOADER.search(_last(text)) is not None
 
 
 @lru_cache(maxsize=8192)

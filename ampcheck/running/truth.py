@@ -18,7 +18,7 @@ def truth(
 ) -> tuple[bool, list[Guard]]:
     """Whether a value is true in this run, with the guards that say so (none where it is plainly known).
 
-    `leaning` is how a varying test comes out in an uneventful run, where that is known from what depends on it.
+    `leaning` is how a test comes out in an uneventful run, where that is known from what depends on it.
     """
     value = coerce(machine, value)
     match value:
@@ -62,7 +62,8 @@ def _decide(
     machine: Machine, atom: v.Atom, site: Site, leaning: bool | None = None
 ) -> tuple[bool, list[Guard]]:
     setting = machine.setting
-    if leaning is not None and atom.varying and not atom.modulus and atom.skip is None:
+    # What is due every so often stays so within a loop, whatever jumps on it; before it, it is an argument check.
+    if leaning is not None and atom.skip is None and not (atom.modulus and machine.path):
         atom = replace(atom, usual=leaning != atom.negated)
     # Varying tests inside a trial differ by micro-batch; invariant ones that are settled need no fork.
     if machine.trial is not None and (atom.varying or atom.text not in machine.choices.invariant):

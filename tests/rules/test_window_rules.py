@@ -838,7 +838,10 @@ class TestPrecision:
 
     def test_602_at_the_cast(self):
         body = loop([zero(), backward(), unscale(), clip(), step(), update()])
-        assert found(trace([convert(), *body])) == ["AMP602 Convert"]
+        whole = Role("optimizer", "optimizer", "optimizer", detail="torch.optim.SGD", models=("model",))
+        assert found(trace([convert(), *body], roles=[whole])) == ["AMP602 Convert"]
+        # An optimizer of another library may keep float32 copies of its own.
+        assert found(trace([convert(), *body])) == ["AMP602? Convert"]
         adapters = Role("optimizer", "optimizer", "optimizer", models=("model",), partial=True)
         assert found(trace([convert(), *body], roles=[adapters])) == ["AMP602? Convert"]
 

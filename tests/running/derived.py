@@ -29,6 +29,7 @@ from ampcheck.source import Source
 from ampcheck.trace import Record, Trace
 
 __all__ = [
+    "dedented",
     "derive",
     "holding",
     "logged",
@@ -70,9 +71,14 @@ WORDS: dict[type[Event], str] = {
 }
 
 
+def dedented(source: str) -> str:
+    """A source as it stands in a test, as it would stand in a file."""
+    return textwrap.dedent(source).lstrip("\n")
+
+
 def lowered(source: str) -> Module:
     """The sliced program of a source."""
-    text = IMPORTS + textwrap.dedent(source).lstrip("\n")
+    text = IMPORTS + dedented(source)
     return lower(Source("train.py", text, ast.parse(text)))
 
 

@@ -28,7 +28,10 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_boundary_is_computed(spelling: str) -> None:
-    body = f"loss = model(x).mean() / k\nloss.backward()\n{spelling}\n    optimizer.step()\n    optimizer.zero_grad()"
+    body = (
+        f"loss = model(x).mean() / k\nloss.backward()\n{spelling}\n    optimizer.step()\n"
+        "    optimizer.zero_grad()"
+    )
     trace = only(derive(loop(body)))
     assert micros(trace, Backward) == [0, 1, 2, 3, 4, 5, 6]
     assert micros(trace, Step) == micros(trace, ZeroGrad) == [2, 5]
@@ -39,7 +42,10 @@ def test_a_boundary_is_computed(spelling: str) -> None:
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 def test_it_is_a_guard_all_the_same(spelling: str) -> None:
-    body = f"loss = model(x).mean() / k\nloss.backward()\n{spelling}\n    optimizer.step()\n    optimizer.zero_grad()"
+    body = (
+        f"loss = model(x).mean() / k\nloss.backward()\n{spelling}\n    optimizer.step()\n"
+        "    optimizer.zero_grad()"
+    )
     trace = only(derive(loop(body)))
     for record, _ in trace.of(Step):
         assert record.guards

@@ -6,7 +6,7 @@ import pytest
 
 from ampcheck.events import Step
 from ampcheck.running import exploring
-from tests.running.derived import derive, loop, micros, training
+from tests.running.derived import dedented, derive, loop, micros, training
 
 OPTIONS = "\n".join(
     f"if args.option_{i}:\n    clip_grad_norm_(model.parameters(), 1.0)\nelse:\n    optimizer.zero_grad()"
@@ -15,7 +15,10 @@ OPTIONS = "\n".join(
 
 # 12³ backwards a micro-batch.
 DOZEN = list(range(12))
-MANY = f"for a in {DOZEN}:\n    for b in {DOZEN}:\n        for c in {DOZEN}:\n            model(x).mean().backward()"
+MANY = (
+    f"for a in {DOZEN}:\n    for b in {DOZEN}:\n        for c in {DOZEN}:\n"
+    "            model(x).mean().backward()"
+)
 
 
 def test_too_many_combinations_are_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +32,7 @@ def test_too_many_combinations_are_cut_and_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_two_options_at_a_time_are_explored() -> None:
-    """A fault that needs three options off their usual value is not looked for, and sixteen options make no 2¹⁶ runs."""
+    """Sixteen options make no 2¹⁶ runs: a fault that needs three of them unusual is not looked for."""
     explored = derive(loop(f"model(x).mean().backward()\n{OPTIONS}\noptimizer.step()", arguments="args"))
     assert len(explored.traces) <= exploring.MAX_RUNS
     unusual = [sum(not g.holds for g in trace.choices) for trace in explored.traces]
@@ -58,7 +61,7 @@ def test_too_many_calls_end_a_run() -> None:
 
     """
     body = "work(model, x)\nmodel(x).mean().backward()\noptimizer.step()"
-    explored = derive(_dedented(source) + loop(body))
+    explored = derive(dedented(source) + loop(body))
     assert all("calls" in cut.why for cut in explored.truncations)
     assert len(explored.truncations) <= 1
 
@@ -70,13 +73,10 @@ def test_a_cap_is_said_once_for_each_root() -> None:
 
 
 def test_an_ordinary_loop_reaches_no_cap() -> None:
-    body = "scaler.scale(model(x).mean()).backward()\nscaler.step(optimizer)\nscaler.update()\noptimizer.zero_grad()"
+    body = (
+        "scaler.scale(model(x).mean()).backward()\nscaler.step(optimizer)\nscaler.update()\n"
+        "optimizer.zero_grad()"
+    )
     explored = derive(training(body))
     assert not explored.truncations
     assert micros(explored.traces[0], Step) == [0, 1, 2]
-
-
-def _dedented(text: str) -> str:
-    import textwrap
-
-    return textwrap.dedent(text).lstrip("\n")

@@ -25,7 +25,10 @@ def test_a_loops_else_runs_unless_it_is_broken(ending: str, stepped: list[int]) 
 
 
 def test_code_after_the_loop_flushes_the_tail() -> None:
-    body = "(model(x).mean() / k).backward()\nif (i + 1) % k == 0:\n    optimizer.step()\n    optimizer.zero_grad()"
+    body = (
+        "(model(x).mean() / k).backward()\nif (i + 1) % k == 0:\n    optimizer.step()\n"
+        "    optimizer.zero_grad()"
+    )
     source = loop(body) + "    optimizer.step()\n    optimizer.zero_grad()\n"
     trace = only(derive(source))
     assert micros(trace, Step) == [2, 5, 6]
@@ -80,7 +83,10 @@ def test_the_body_of_a_try_runs_and_its_handlers_do_not(body: str) -> None:
 
 
 def test_finally_runs_on_the_way_out() -> None:
-    body = "try:\n    model(x).mean().backward()\n    optimizer.step()\n    continue\nfinally:\n    optimizer.zero_grad()"
+    body = (
+        "try:\n    model(x).mean().backward()\n    optimizer.step()\n    continue\nfinally:\n"
+        "    optimizer.zero_grad()"
+    )
     assert story(only(derive(loop(body))), 0) == "backward step zero"
 
 
@@ -132,7 +138,10 @@ def test_a_match_with_a_guard() -> None:
 
 
 def test_a_walrus_binds() -> None:
-    body = "(loss := model(x).mean() / k).backward()\nif (last := (i + 1) % k == 0):\n    optimizer.step()\nif last:\n    optimizer.zero_grad()"
+    body = (
+        "(loss := model(x).mean() / k).backward()\nif (last := (i + 1) % k == 0):\n"
+        "    optimizer.step()\nif last:\n    optimizer.zero_grad()"
+    )
     trace = only(derive(loop(body)))
     assert micros(trace, Step) == [2, 5]
     assert story(trace, 2) == "backward step zero"

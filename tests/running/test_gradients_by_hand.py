@@ -12,7 +12,10 @@ SCALED = Unit((("scaler", 1),))
 
 
 def run(edit: str, before: str = "") -> Trace:
-    body = f"scaler.scale(model(x).mean() / k).backward()\nif (i + 1) % k == 0:\n    {edit}\n    scaler.step(optimizer)\n    scaler.update()\n    optimizer.zero_grad()"
+    body = (
+        f"scaler.scale(model(x).mean() / k).backward()\nif (i + 1) % k == 0:\n    {edit}\n"
+        "    scaler.step(optimizer)\n    scaler.update()\n    optimizer.zero_grad()"
+    )
     return usual(
         derive(training(body.replace("{edit}", edit), before=before, arguments="k, noise, mask, other"))
     )
@@ -79,7 +82,10 @@ def test_clamps_are_clips_by_value(statement: str) -> None:
 
 CLIPPED_BY_HAND = {
     "torch.sqrt": "total = torch.sqrt(sum(p.grad.pow(2).sum() for p in model.parameters()))",
-    "a running total": "total = 0.0\n    for p in model.parameters():\n        total += p.grad.norm().item() ** 2\n    total = total ** 0.5",
+    "a running total": (
+        "total = 0.0\n    for p in model.parameters():\n"
+        "        total += p.grad.norm().item() ** 2\n    total = total ** 0.5"
+    ),
     "a sum of squares": "total = sum(p.grad.norm() ** 2 for p in model.parameters()) ** 0.5",
 }
 

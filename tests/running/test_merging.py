@@ -16,7 +16,9 @@ EQUAL = {
     "a number": "n = 1 if flag else 1\nloss = model(x).mean() * n",
     "strings": "mode = 'a'\nif flag:\n    mode = 'a'\nloss = model(x).mean()",
     "tuples": "a, b = (x, y) if flag else (y, x)\nloss = model(a).mean()",
-    "nested": "if flag:\n    if args.a:\n        x = x + 1\n    else:\n        x = x - 1\nloss = model(x).mean()",
+    "nested": (
+        "if flag:\n    if args.a:\n        x = x + 1\n    else:\n        x = x - 1\nloss = model(x).mean()"
+    ),
     "no effect": "if flag:\n    pass\nloss = model(x).mean()",
     "the same list": "pair = [x, y] if flag else [x, x]\nloss = model(pair[0]).mean()",
 }
@@ -26,7 +28,10 @@ DIFFERENT = {
     "a jump": "loss = model(x).mean()\nif flag:\n    continue",
     "detached": "loss = model(x).mean() if flag else model(x).detach().mean()",
     "models": "loss = (model(x) if flag else other(x)).mean()",
-    "None": "loss = model(x).mean()\nclip = 1.0 if flag else None\nif clip is not None:\n    clip_grad_norm_(model.parameters(), clip)",
+    "None": (
+        "loss = model(x).mean()\nclip = 1.0 if flag else None\nif clip is not None:\n"
+        "    clip_grad_norm_(model.parameters(), clip)"
+    ),
     "numbers": "loss = model(x).mean()\nn = 1 if flag else 2\nif n == 2:\n    loss.backward()",
 }
 BEFORE = "other.train()\nopt_b = torch.optim.SGD(other.parameters(), 0.1)"

@@ -7,7 +7,10 @@ from tests.running.derived import derive, loop, micros, only, story, training, u
 
 
 def test_each_micro_batch_has_a_loss_of_its_own() -> None:
-    body = "out = model(x)\nloss = out.mean() / k\nloss.backward()\nif (i + 1) % k == 0:\n    optimizer.step()\n    optimizer.zero_grad()"
+    body = (
+        "out = model(x)\nloss = out.mean() / k\nloss.backward()\nif (i + 1) % k == 0:\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    )
     trace = only(derive(loop(body)))
     assert units(trace) == ["1 / K"]
     assert [b.micro for _, b in trace.of(Backward)] == list(range(7))

@@ -31,6 +31,14 @@ def test_a_literal_up_to_32_is_run_as_it_stands(literal: int) -> None:
     assert micros(trace, Step) == [literal - 1, 2 * literal - 1]
 
 
+@pytest.mark.parametrize("literal", [33, 64, 1024])
+def test_a_larger_literal_is_run_as_three(literal: int) -> None:
+    trace = only(derive(loop(ACCUMULATED.format(k=literal))))
+    assert trace.window is not None
+    assert (trace.window.length, trace.window.text, trace.window.literal) == (3, str(literal), True)
+    assert micros(trace, Step) == [2, 5]
+
+
 def test_a_named_constant_keeps_its_name() -> None:
     source = "ACCUM_STEPS = 4\n\n" + loop(ACCUMULATED.format(k="ACCUM_STEPS"), arguments="_")
     found = window(source)
