@@ -59,7 +59,8 @@ class CrossedScalers(Rule):
 
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield the steps through another scaler than the loss's."""
-        yield from once_per_site(trace, self._violations(trace))
+        if trace.complete:
+            yield from once_per_site(trace, self._violations(trace))
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, step in trace.of(Step):

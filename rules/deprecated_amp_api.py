@@ -44,7 +44,7 @@ class DeprecatedAmpApi(Rule):
     code = "AMP604"
     name = "deprecated-amp-api"
     severity = "note"
-    unobservable = "torch gives a FutureWarning; the training is the same"
+    oracle = ("warning",)
     hint = "use the name in torch.amp and pass the device"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

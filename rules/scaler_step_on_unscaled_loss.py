@@ -62,6 +62,8 @@ class ScalerStepOnUnscaledLoss(Rule):
 
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield the scaled steps on gradients of plain losses."""
+        if not trace.complete:
+            return
         # One plain backward that reaches several optimizers is one mistake.
         told: set[Site] = set()
         for violation in once_per_site(trace, self._violations(trace)):

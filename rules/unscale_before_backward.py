@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ampcheck.boundaries import decides_precision
 from ampcheck.events import Build, Step, Unscale
 from ampcheck.gradients import READY
 from ampcheck.precedence import late_backward
@@ -98,9 +99,19 @@ class UnscaleBeforeBackward(Rule):
                 next_step(trace, record.index, optimizer),
                 next_update(trace, record.index, scaler),
             ),
-            certain=are_known(trace, scaler) and optimizer not in getattr(backward.event, "assumed", ()),
+            certain=are_known(trace, scaler)
+            and optimizer not in getattr(backward.event, "assumed", ())
+            and not _may_wait(record, backward),
             predicts="S",
         )
+
+
+def _may_wait(record: Record, backward: Record) -> bool:
+    """Whether a test that the backward does not depend on may keep the first window out (``if has_gradients:``)."""
+    shared = {(g.text, g.holds) for g in backward.guards}
+    return any(
+        not g.boundary and not decides_precision(g) for g in record.guards if (g.text, g.holds) not in shared
+    )
 
 
 def _last_built(trace: Trace, record: Record, roles: tuple[str, ...]) -> Record | None:

@@ -38,7 +38,7 @@ class UpdateWithoutStep(Rule):
     ## Known problems
     `scaler.update(new_scale)` is legal at any time. On the micro-batches of a window that do not step, see AMP109;
     after a raw step of scaled gradients, AMP113. Nothing is said where optimizers or the scaler were handed to unseen
-    code; where the scaler never steps, only of loops in which no optimizer does and none of them ever was.
+    code. Where no step is to be seen at all the finding is possible only: it may hide in a call.
 
     ## References
     - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update
@@ -78,7 +78,8 @@ class UpdateWithoutStep(Rule):
                 f"{name(trace, update.scaler)} is updated {why}: nothing has been unscaled or stepped since the "
                 "last update and torch raises; expected once, after the step",
                 story(trace, backward, again, None if again else step),
-                certain=are_known(trace, update.scaler),
+                # A step that is nowhere to be seen may hide in a call that is not understood.
+                certain=are_known(trace, update.scaler) and _is_used(trace, update.scaler),
             )
 
 
@@ -99,6 +100,9 @@ def _is_judged(trace: Trace, record: Record, scaler: str) -> bool:
         return False
     if any(r.refused for r in _scaled_steps(trace, scaler, last.index if last else -1) if r in since):
         return False
-    if _scaled_steps(trace, scaler) or any(u.scaler == scaler for _, u in trace.of(Unscale)):
-        return True
-    return bool(trace.roles_of("optimizer")) and not any(trace.of(Step)) and not any(trace.of(Escape))
+    return _is_used(trace, scaler) or not (any(trace.of(Step)) or any(trace.of(Escape)))
+
+
+def _is_used(trace: Trace, scaler: str) -> bool:
+    """Whether the scaler unscales or steps anything that can be seen."""
+    return bool(_scaled_steps(trace, scaler)) or any(u.scaler == scaler for _, u in trace.of(Unscale))

@@ -245,7 +245,7 @@ def _modulus(machine: Machine, left: v.Number | v.Unknown, right: v.Value, text:
         if right.symbol == "" and right.value == 1:
             return v.Number(0)
         return v.Unknown(text, True, modulus=right.symbol or str(right.value))
-    if isinstance(right, v.Unknown) and right.flow is None and counter:
+    if isinstance(right, v.Unknown) and right.flow is None and not right.varying and counter:
         return v.Unknown(text, True, modulus=right.text)
     return None
 

@@ -113,6 +113,8 @@ class _Root:
             traces = list(self._runs(setting))
             if not setting.grown:
                 break
+        if not traces:
+            self._truncate("no combination of its options gets past its own checks, so nothing of it was run")
         self.result.traces += traces
         return self.entered
 
