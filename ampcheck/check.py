@@ -87,12 +87,12 @@ def _under(path: str) -> Iterator[str]:
 
 
 def traces_of(path: str) -> tuple[Trace, ...]:
-    """All traces of one file, the pseudo-trace of its declarations first; raises `Unreadable`."""
+    """All traces of one file, those of its declarations first; raises `Unreadable`."""
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
     module, exploration = _analyse(path, data)
-    return (_declarations(module), *exploration.traces)
+    return (*_declarations(module), *exploration.traces)
 
 
 def _analyse(path: str, data: bytes) -> tuple[p.Module, Exploration]:
@@ -109,7 +109,7 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
             # Not read yet, so not called clean either.
             raise Unreadable("a notebook: not analysed yet; export it as a script to have it checked")
         module, exploration = _analyse(path, data)
-        traces = [_declarations(module), *exploration.traces]
+        traces = [*_declarations(module), *exploration.traces]
         return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
     except Unreadable as error:
         return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
@@ -133,10 +133,9 @@ def _truncated(exploration: Exploration, rules: Sequence[Rule]) -> Iterator[Find
                 yield Finding(rule.code, rule.name, rule.severity, "certain", cut.site, message)
 
 
-def _declarations(module: p.Module) -> Trace:
-    """What holds without running anything: the deprecated names that a program uses."""
+def _declarations(module: p.Module) -> Iterator[Trace]:
+    """What holds without running anything: each use of a deprecated name, as a trace of its own."""
     imports: dict[str, str] = {}
-    records: list[Record] = []
     for node in p.walk(*module.body):
         if isinstance(node, p.Import):
             imports.update(node.names)
@@ -145,8 +144,7 @@ def _declarations(module: p.Module) -> Trace:
             instead = deprecated(name) if name else None
             if name and instead:
                 event = Deprecated(site=node.site, name=name, instead=instead)
-                records.append(Record(len(records), event, State(), State(), 0, 0))
-    return Trace("the file", tuple(records), {})
+                yield Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
 
 
 def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:

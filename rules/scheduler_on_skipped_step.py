@@ -92,4 +92,8 @@ def _step_of(trace: Trace, record: Record, optimizer: str) -> Record | None:
     if step is None or not isinstance(step.event, Step) or step.event.scaler is None:
         return None
     same = len(step.iteration) <= len(record.iteration) and is_within(step, record.iteration)
-    return step if same and are_known(trace, step.event.scaler) else None
+    # After a block that flushes a loop's tail, it counts those loops (epochs).
+    deeper = any(
+        len(r.iteration) > len(record.iteration) for r, s in trace.of(Step) if s.optimizer == optimizer
+    )
+    return step if same and not deeper and are_known(trace, step.event.scaler) else None
