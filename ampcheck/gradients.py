@@ -60,7 +60,7 @@ class Buffer:
 
     @property
     def is_none(self) -> bool:
-        """Whether torch certainly finds None there, so that it has nothing to check for overflow."""
+        """Whether nothing that can be seen has left anything else than None there."""
         return self.is_empty and not self.opaque and not self.zeros
 
     @property
@@ -97,13 +97,15 @@ class State:
     """All gradient buffers by owner, and the phases by (scaler, optimizer); absent means empty and READY.
 
     `primed` holds the scalers whose `scale` has ever been called: torch refuses to use the others.  `unchecked`
-    holds the (scaler, optimizer) whose `unscale_` found no gradient to check: torch refuses to step them.
+    holds the (scaler, optimizer) whose `unscale_` found no gradient to check: torch refuses to step them.  `reached`
+    holds the owners that a backward has ever reached: of the others, nobody knows whether they have gradients.
     """
 
     buffers: Mapping[str, Buffer] = field(default_factory=lambda: MappingProxyType({}))
     phases: Mapping[tuple[str, str], str] = field(default_factory=lambda: MappingProxyType({}))
     primed: frozenset[str] = frozenset()
     unchecked: frozenset[tuple[str, str]] = frozenset()
+    reached: frozenset[str] = frozenset()
 
     def buffer(self, owner: str) -> Buffer:
         """One owner's buffer."""
@@ -116,6 +118,10 @@ class State:
     def recorded(self, scaler: str) -> bool:
         """Whether the scaler has unscaled or stepped anything since its last update."""
         return any(key[0] == scaler and key not in self.unchecked for key in self.phases)
+
+    def has_none(self, owner: str) -> bool:
+        """Whether all of an owner's gradients are certainly None, so that a scaler has nothing to check."""
+        return self.buffer(owner).is_none and owner in self.reached
 
     def may_be_primed(self, scaler: str) -> bool:
         """Whether the scaler has scaled something, as far as can be seen: unseen code may have used it."""
@@ -186,7 +192,8 @@ def _backward(state: State, event: ev.Backward, index: int) -> State:
         )
         changes[owner] = replace(buffer, contributions=buffer.contributions + added)
     primed = state.primed | {s for unit in event.loss.parts for s, _ in unit.scale}
-    return replace(state._with_buffers(changes), primed=primed)
+    reached = state.reached.union(event.reaches)
+    return replace(state._with_buffers(changes), primed=primed, reached=reached)
 
 
 def _divide_out(state: State, scaler: str, optimizer: str) -> State:
@@ -220,7 +227,7 @@ def _unscale(state: State, event: ev.Unscale) -> Effect:
     if phase == STEPPED:
         return Effect(state, "unscale_() is being called after step().")
     after = _divide_out(state, *key)._with_phase(*key, UNSCALED)
-    if state.buffer(event.optimizer).is_none:
+    if state.has_none(event.optimizer):
         after = replace(after, unchecked=after.unchecked | {key})
     return Effect(after)
 
@@ -234,7 +241,7 @@ def _step(state: State, event: ev.Step) -> Effect:
         return Effect(state, _unprimed("step"))
     if phase == STEPPED:
         return Effect(state, "step() has already been called since the last update().")
-    if key in state.unchecked or (phase == READY and buffer.is_none):
+    if key in state.unchecked or (phase == READY and state.has_none(event.optimizer)):
         return Effect(state, "No inf checks were recorded for this optimizer.")
     after = state if phase == UNSCALED else _divide_out(state, *key)
     done = replace(after.buffer(event.optimizer), stepped=not buffer.is_empty)
