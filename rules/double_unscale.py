@@ -93,6 +93,8 @@ class DoubleUnscale(Rule):
         first = _last_unscale(trace, record, scaler, optimizer)
         if first is None or record.before.phase(scaler, optimizer) != UNSCALED:
             return
+        if optimizer not in record.before.reached:
+            return  # its backwards are elsewhere, and one of them may lie between
         backward = next_backward(trace, first.index, optimizer)
         if backward is not None and backward.index < record.index:
             return

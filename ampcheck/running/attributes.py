@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ampcheck import program as p
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import coerce, compare, flow_of, is_varying, text_of
+from ampcheck.running.arithmetic import coerce
+from ampcheck.running.comparing import compare
+from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Frame, Machine
 from ampcheck.running.roles import as_model
 from ampcheck.running.truth import truth

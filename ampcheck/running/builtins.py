@@ -10,9 +10,10 @@ from ampcheck.events import PLAIN
 from ampcheck.library import torch as lib
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import binary, coerce, flow_of, is_varying, text_of
+from ampcheck.running.arguments import Arguments
+from ampcheck.running.arithmetic import binary, coerce
+from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.methods import Arguments
 from ampcheck.running.naming import names_loader, names_window
 
 __all__ = ["BUILTINS", "class_kind", "of_gradient"]

@@ -6,7 +6,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import flow_of, text_of
+from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of

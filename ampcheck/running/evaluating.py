@@ -7,9 +7,11 @@ from typing import Any
 
 from ampcheck import program as p
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import binary, coerce, compare, flow_of, is_varying, negate, text_of
+from ampcheck.running.arithmetic import binary, coerce
 from ampcheck.running.attributes import attribute, item
 from ampcheck.running.builtins import BUILTINS
+from ampcheck.running.comparing import compare, negate
+from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.looping import bind_target, iterate
 from ampcheck.running.machine import Machine
 from ampcheck.running.truth import is_decided, truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ampcheck import program as p
-from ampcheck.running import attributes, calls, evaluating, executing
+from ampcheck.running import assigning, attributes, calls, evaluating, executing
 from ampcheck.running import values as v
 from ampcheck.running.machine import Machine
 from ampcheck.running.merging import join, try_arm
@@ -34,7 +34,7 @@ class Interpreter(Machine):
 
     def assign(self, target: p.Expr, value: v.Value) -> None:
         """``target = value``."""
-        executing.assign(self, target, value)
+        assigning.assign(self, target, value)
 
     def merge_arms(self, node: p.If) -> bool:
         """Run both arms as one if they differ in nothing that matters."""

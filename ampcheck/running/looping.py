@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck import program as p
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import flow_of, is_varying, text_of
+from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_optimizer
 

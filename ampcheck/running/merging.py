@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import is_varying, text_of
+from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.machine import Infeasible, Machine, MustFork, Signal
 
 __all__ = ["join", "try_arm"]

@@ -12,7 +12,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.library import torch as lib
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import text_of
+from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.trace import Role

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ampcheck.events import Site
 from ampcheck.running import values as v
-from ampcheck.running.arithmetic import coerce, is_varying, text_of
+from ampcheck.running.arithmetic import coerce
+from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.machine import Machine, MustFork
 from ampcheck.trace import Guard
 

@@ -1,0 +1,100 @@
+"""Functions of the project are inlined: their bodies run in frames of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ampcheck import program as p
+from ampcheck.running import values as v
+from ampcheck.running.machine import MAX_CALLS, MAX_DEPTH, Frame, Machine, Signal
+
+__all__ = ["bind", "call_function"]
+
+
+def call_function(
+    machine: Machine, function: v.Function, args: list[v.Value], kwargs: dict[str, v.Value], node: p.Expr
+) -> v.Value:
+    """Run a function's body in a frame of its own."""
+    machine.called += 1
+    if machine.called > MAX_CALLS:
+        machine.cap(f"more than {MAX_CALLS} calls")
+    if machine.depth >= MAX_DEPTH or machine.active.count(function.node) > 1:
+        return v.Unknown(machine.text(node), True)
+    frame = Frame(parent=function.frame, owner=function.owner)
+    bind(machine, frame, function.node.parameters, args, kwargs)
+    if isinstance(function.node, p.Lambda):
+        return _in_frame(machine, frame, lambda: machine.evaluate(function.node.body), function.node, node)  # type: ignore[arg-type]
+    body = function.node.body
+    machine.entered.add(function.node)
+    if function.node.generator:
+        frame.yields = []
+    return _in_frame(machine, frame, lambda: _run(machine, body), function.node, node)
+
+
+def _run(machine: Machine, body: tuple[p.Stmt, ...]) -> v.Value:
+    """A function's result: what it returns, or what its generator yields."""
+    frame = machine.frame
+    result: v.Value = v.NONE
+    try:
+        machine.execute(body)
+    except Signal as signal:
+        if signal.kind not in ("return", "enough"):
+            raise
+        result = signal.value
+    if frame.yields is not None:
+        return v.Items("items", items=frame.yields, text="a generator")
+    return result
+
+
+def _in_frame(
+    machine: Machine, frame: Frame, run: Callable[[], v.Value], function: p.Node, node: p.Expr
+) -> v.Value:
+    outer, guards = machine.frame, len(machine.guards)
+    without_gradients = isinstance(function, p.FunctionDef) and any(
+        text.rstrip("()").endswith(("no_grad", "inference_mode"))
+        for text in map(machine.text, function.decorators)
+    )
+    machine.no_grad += without_gradients
+    machine.frame = frame
+    machine.depth += 1
+    machine.calls.append(node.site)
+    machine.active.append(function)
+    try:
+        return run()
+    finally:
+        machine.frame = outer
+        machine.no_grad -= without_gradients
+        machine.depth -= 1
+        machine.calls.pop()
+        machine.active.pop()
+        del machine.guards[guards:]
+
+
+def bind(
+    machine: Machine,
+    frame: Frame,
+    parameters: tuple[p.Parameter, ...],
+    args: list[v.Value],
+    kwargs: dict[str, v.Value],
+) -> None:
+    """Bind arguments to parameters; what is missing takes its default, or stays unknown under its own name."""
+    rest, keywords = list(args), dict(kwargs)
+    keyword_only = False
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.star == "*":
+            keyword_only = True
+            if name:
+                frame.names[name] = v.Seq("tuple", rest)
+                rest = []
+        elif parameter.star == "**":
+            frame.names[name] = v.DictValue(dict(keywords))
+        elif rest and not keyword_only:
+            frame.names[name] = rest.pop(0)
+            keywords.pop(name, None)
+        elif name in keywords:
+            frame.names[name] = keywords.pop(name)
+        elif parameter.default is not None:
+            frame.names[name] = machine.evaluate(parameter.default)
+        else:
+            frame.names[name] = v.Unknown(name, argument=True)

@@ -1,0 +1,90 @@
+"""Loops: one iteration after the other, with the path that tells micro-batches apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ampcheck import program as p
+from ampcheck.running import values as v
+from ampcheck.running.looping import bind_target, counts_batches, iterate
+from ampcheck.running.machine import Machine, Signal
+from ampcheck.running.truth import truth
+
+__all__ = ["run_for", "run_while"]
+
+
+def run_for(machine: Machine, node: p.For) -> None:
+    iterable = machine.evaluate(node.iterable)
+    outer = machine.is_outer(node)
+    # Where no backward is in the loop, one item of what cannot be seen stands for all.
+    single = not machine.is_over_batches(node) and not outer and not _yields(node)
+    counted = counts_batches(iterable)
+    machine.loops.append(_window_of(iterable))
+    machine.loop_nodes.append(node)
+    try:
+        for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
+            begin = partial(bind_target, machine, node.target, value)
+            if not _iteration(machine, node, index, counted, begin):
+                return
+        machine.execute(node.orelse)
+    finally:
+        machine.loops.pop()
+        machine.loop_nodes.pop()
+
+
+def _yields(node: p.Node) -> bool:
+    return any(isinstance(n, p.Yield) for n in p.walk(node))
+
+
+def _window_of(iterable: v.Value) -> str:
+    match iterable:
+        case v.Items(kind="enumerate" | "zip", inner=inner):
+            return next((w for w in map(_window_of, inner) if w), "")
+        case v.Items(window=window):
+            return window
+        case _:
+            return ""
+
+
+def _iteration(
+    machine: Machine, node: p.For | p.While, index: int, counted: bool, begin: Callable[[], None]
+) -> bool:
+    """One iteration; False when the loop was left by ``break``."""
+    size, guards = len(machine.path), len(machine.guards)
+    if counted:
+        machine.path.append((node.site, index))
+        if machine.is_over_batches(node):
+            machine.tick += 1
+    try:
+        begin()
+        machine.execute(node.body)
+    except Signal as signal:
+        if signal.kind == "break":
+            return False
+        if signal.kind != "continue":
+            raise
+    finally:
+        del machine.path[size:]
+        del machine.guards[guards:]
+    return True
+
+
+def run_while(machine: Machine, node: p.While) -> None:
+    outer = machine.is_outer(node)
+    rounds = 2 if outer else machine.setting.batches
+    machine.loops.append("")
+    try:
+        for index in range(rounds):
+            test = machine.evaluate(node.test)
+            if isinstance(test, (v.Truth, v.Number, v.Const)):
+                holds, _ = truth(machine, test, node.test.site)
+                if not holds:
+                    break
+            elif not outer and isinstance(test, v.Unknown) and test.modulus:
+                break
+            if not _iteration(machine, node, index, True, lambda: None):
+                return
+        machine.execute(node.orelse)
+    finally:
+        machine.loops.pop()
