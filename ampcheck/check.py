@@ -114,8 +114,16 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
     except Unreadable as error:
         return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
     except Exception as error:  # a bug of ours in one file must not hide the others
-        message = f"ampcheck failed on this file ({type(error).__name__}: {error}); please report it"
+        message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
         return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+
+
+def _spelled(error: Exception) -> str:
+    """An exception on one short line; formatting one can itself fail (a KeyError of a deep syntax tree)."""
+    try:
+        return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    except Exception:
+        return type(error).__name__
 
 
 def _about_analysis(

@@ -75,14 +75,12 @@ def decode(path: str, data: bytes) -> Source:
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise Unreadable(f"cannot be decoded: {error}; save it as UTF-8") from None
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
     try:
         return Source(path, text, ast.parse(text))
     except SyntaxError as error:
         line = error.lineno or 1
         refusal = Unreadable(f"not Python: line {line}: {error.msg}", line)
-    except ValueError as error:  # null bytes
-        raise Unreadable(f"not Python: {error}") from None
     except (RecursionError, MemoryError):
         raise Unreadable("nested too deeply to be parsed") from None
     if _deepest(text) > 60:

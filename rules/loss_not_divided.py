@@ -104,7 +104,7 @@ class LossNotDivided(Rule):
 
 
 def _is_mean(trace: Trace, contribution: Contribution) -> bool:
-    """Whether a loss is an average as far as can be told: its reduction is known, or it comes from a model that is seen.
+    """Whether a loss is an average as far as can be told: by its reduction, or as the output of a model that is seen.
 
     One that was handed in ready-made may be a sum, and whoever made it may have divided it.
     """

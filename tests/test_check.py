@@ -72,6 +72,14 @@ def test_a_missing_path_is_no_clean_path(tmp_path: Path) -> None:
     assert report.files == 0
 
 
+def test_a_notebook_is_not_called_clean(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    path.write_text('{"cells": [{"source": ["loss.backward()"]}]}')
+    report = check_paths([str(path)])
+    assert [f.code for f in report.findings] == ["AMP900"]
+    assert "notebook" in report.failures[0].message
+
+
 class _Crashes(Rule):
     """A rule with a bug that one file shows."""
 
@@ -217,9 +225,15 @@ def test_possible_findings_are_shown_on_request(possible: bool) -> None:
 
 
 def test_the_traces_of_a_file(tree: Path) -> None:
-    declarations, *runs = traces_of(str(tree / "a_wrong.py"))
-    assert declarations.root == "the file"
-    assert [trace.root for trace in runs] == ["train"]
+    assert [trace.root for trace in traces_of(str(tree / "a_wrong.py"))] == ["train"]
+
+
+def test_deprecated_names_are_traces_of_their_own(tree: Path) -> None:
+    path = tree / "old.py"
+    path.write_text(WRONG.replace('torch.amp.GradScaler("cuda")', "torch.cuda.amp.GradScaler()"))
+    *declarations, run = traces_of(str(path))
+    assert [[record.event.site.line for record in trace.records] for trace in declarations] == [[7]]
+    assert run.root == "train"
 
 
 def test_a_file_without_a_step_has_no_traces(tmp_path: Path) -> None:

@@ -228,6 +228,23 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, expression: str)
         assert "nested too deeply" in report.failures[0].message or "not Python" in report.failures[0].message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss = " + " + ".join(["x"] * 300) + "\nloss.backward()\n",
+        "if a == 0:\n    x.backward()\n" + "".join(f"elif a == {i}:\n    y = {i}\n" for i in range(1, 100)),
+        "if " + " and ".join(["a"] * 300) + ":\n    loss.backward()\n",
+        "loss = " + "f(" * 150 + "x" + ")" * 150 + "\nloss.backward()\n",
+    ],
+    ids=["300 terms", "100 elifs", "300 conditions", "150 calls"],
+)
+def test_what_people_generate_is_analysed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    report = check_paths([str(tmp_path)])
+    assert not report.failures
+    assert report.files == 1
+
+
 def test_deep_indentation(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     lines = [" " * depth + "if a:" for depth in range(90)]

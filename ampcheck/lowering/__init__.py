@@ -16,11 +16,16 @@ __all__ = ["lower"]
 
 def lower(source: Source) -> p.Module:
     """The sliced core program of a file; raises Unreadable where libcst cannot parse it either."""
-    lines = source.lines
     body: list[p.Stmt] = []
-    for segment in select(source):
-        body += _lower_segment(source, segment)
-    return slice_module(p.Module(source.path, tuple(body), lines))
+    try:
+        for segment in select(source):
+            body += _lower_segment(source, segment)
+        return slice_module(p.Module(source.path, tuple(body), source.lines))
+    except RecursionError:
+        raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
+    except (SyntaxError, ValueError, cst.CSTValidationError) as error:
+        # Literals that only their evaluation shows to be none.
+        raise source.refusal or Unreadable(f"not Python: {str(error)[:200]}") from None
 
 
 def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
@@ -30,8 +35,6 @@ def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
         # Python's own message is the better one: libcst lists every token that it could have gone on with.
         line = error.raw_line + segment.line - 1
         raise source.refusal or Unreadable(f"not Python: line {line}: invalid syntax", line) from None
-    except RecursionError:
-        raise Unreadable("nested too deeply to be parsed") from None
     # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.  Its
     # `resolve` would also walk the tree once more for the visitors that this provider does not have.
     positions = PositionProvider()._gen(MetadataWrapper(module, unsafe_skip_copy=True))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["EVENT_NAMES"]
+__all__ = ["EVENT_NAMES", "plain"]
+
+# Everyday words that are an event as a method only: a variable called ``step`` is none.
+WORDS = frozenset({"step", "scale", "update", "grad", "half", "backward"})
 
 # A statement that mentions none of these, and nothing that depends on one, cannot be part of a step.
 EVENT_NAMES = frozenset(
@@ -36,3 +39,8 @@ EVENT_NAMES = frozenset(
         "update_parameters",
     }
 )
+
+
+def plain(name: str) -> str:
+    """How a bare name is told apart from the method of the same name: ``step`` the variable is ``step=``."""
+    return f"{name}=" if name in WORDS else name

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ampcheck import program as p
-from ampcheck.lowering.names import EVENT_NAMES
+from ampcheck.lowering.names import EVENT_NAMES, plain
 
 __all__ = ["slice_module"]
 
@@ -24,7 +24,7 @@ def _mentioned(nodes: Iterable[p.Node]) -> set[str]:
     names: set[str] = set()
     for node in p.walk(*nodes):
         if isinstance(node, p.Name):
-            names.add(node.id)
+            names.add(plain(node.id))
         elif isinstance(node, p.Attribute):
             names.add(node.attr)
     return names
@@ -34,7 +34,7 @@ def _bound(target: p.Node) -> set[str]:
     """The names a target binds, a container's own name for an item store included."""
     match target:
         case p.Name(id=name):
-            return {name}
+            return {plain(name)}
         case p.Attribute(attr=name):
             return {name}
         case p.Subscript(value=value):
@@ -56,7 +56,7 @@ class _Slice:
         self._holds = True
         self._gradients = {"grad", "main_grad"}
         self._parameters = {
-            f.name: {q.name for q in f.parameters} for f in p.walk(*body) if isinstance(f, p.FunctionDef)
+            f.name: {plain(q.name) for q in f.parameters} for f in p.walk(*body) if isinstance(f, p.FunctionDef)
         }
         self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
         size = -1
@@ -72,16 +72,14 @@ class _Slice:
         """Whether a statement matters; if it does, so does all that it mentions."""
         match statement:
             case p.FunctionDef(name=name) | p.ClassDef(name=name):
-                outer, self._holds = (
-                    self._holds,
-                    name in self.holders | self.names or isinstance(statement, p.ClassDef),
-                )
+                known = bool({name, plain(name)} & (self.holders | self.names))
+                outer, self._holds = self._holds, known or isinstance(statement, p.ClassDef)
                 matters = self._block(statement.body)
                 self._holds = outer
                 if matters:
-                    self.holders.add(name)
-                if matters or name in self.names:
-                    self.names.add(name)
+                    self.holders |= {name, plain(name)}
+                if matters or {name, plain(name)} & self.names:
+                    self.names |= {name, plain(name)}
                     return True
                 return False
             case p.Import():
@@ -89,14 +87,14 @@ class _Slice:
         bound, used = self._fact(statement)
         self._follow_gradients(statement, bound, used)
         inside = [self._block(block) for block in _blocks(statement)]
-        matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES)
+        matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES or used & self.holders)
         if isinstance(statement, p.ExprStmt) and _yields(statement):
             matters = self._holds
         elif isinstance(statement, p.ExprStmt):
             matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
         elif isinstance(statement, JUMPS):
             # A jump decides whether events happen only where there are any.
-            matters = self._holds
+            matters = matters or self._holds
         if matters:
             self.names |= used
         if used & EVENT_NAMES and isinstance(statement, p.Assign):
@@ -206,10 +204,11 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))
             case p.Assign(targets=targets):
-                if set().union(*(_bound(t) for t in targets)) & names or _has_events(statement):
+                bound = set().union(*(_bound(t) for t in targets))
+                if bound & names or _has_events(statement) or _mentioned([statement]) & holders:
                     kept.append(statement)
             case p.AugAssign(target=target):
-                if _bound(target) & names or _has_events(statement):
+                if _bound(target) & names or _has_events(statement) or _mentioned([statement]) & holders:
                     kept.append(statement)
             case p.ExprStmt(value=value):
                 if isinstance(value, p.Constant) or _only_reports(value, holders):

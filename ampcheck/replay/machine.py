@@ -78,6 +78,7 @@ class Machine(Stage):
         self.since_step: dict[str, set[int]] = {}
         self.before_unscale: dict[str, Vector] = {}
         self.losses_finite = True
+        self.norms_finite: bool | None = None
         self.seen.schedule = dict.fromkeys(self.schedules, 0)
         self.seen.decay = dict.fromkeys(members["averages"], 0)
         self.seen.scale = {name: [] for name in self.scalers}
@@ -130,8 +131,13 @@ class Machine(Stage):
     def _is_finite(self, what: str, op: Op) -> bool:
         if what == "loss":
             return self.losses_finite
+        if what == "norm" and self.norms_finite is not None:
+            return self.norms_finite
         owner = op.get("optimizer")
-        owners = [owner] if owner else op.get("owners") or self.members["owners"]
+        return self._are_finite([owner] if owner else op.get("owners") or self.members["owners"])
+
+    def _are_finite(self, owners: Sequence[str]) -> bool:
+        """Whether owners' gradients are; their norm may overflow all the same, where they are huge."""
         return all(bool(torch.isfinite(g).all()) for g in self.grads(owners))
 
     @contextmanager
@@ -195,6 +201,7 @@ class Machine(Stage):
             self.scalers[op["scaler"]].unscale_(self.optimizers[op["optimizer"]])
 
     def _do_clip(self, op: Op) -> None:
+        self.norms_finite = self._are_finite(op["owners"])
         chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in op["owners"]]
         parameters = [p for group in chosen for p in group]
         for group in [[p] for p in parameters] if op["each"] else [parameters]:
@@ -222,6 +229,7 @@ class Machine(Stage):
                     torch.nan_to_num_(grad)
 
     def _do_read(self, op: Op) -> None:
+        self.norms_finite = self._are_finite(op["owners"])
         grads = list(self.grads(op["owners"]))
         total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
         self.seen.read_norm.append((op["micro"], total))

@@ -132,8 +132,8 @@ def _conditions(act: Act, members: Cast) -> list[Op]:
             found.append({"scale": [test.left, test.op, test.right], "holds": guard.holds})
         elif guard.text in members["tests"]:
             negated = any(word in guard.text for word in NEGATIONS)
-            of_loss = "loss" in guard.text.lower() and "norm" not in guard.text.lower()
-            what = "loss" if of_loss else "gradients"
+            text = guard.text.lower()
+            what = "norm" if "norm" in text else "loss" if "loss" in text else "gradients"
             key = f"{guard.text} at {act.micro}"
             found.append({"finite": what, "key": key, "holds": guard.holds is not negated})
     return found

@@ -4,7 +4,7 @@ A run decides ``if scaler.get_scale() >= before:`` or ``if torch.isfinite(norm):
 anew, and only the arm chosen is in its trace.  The replay has the real scale and the real gradients, so it makes the
 test; for that both arms must be there, with their guards, in every iteration.  An arm that one iteration has taken
 is therefore copied into the others.  Where a test of finiteness came out the same way throughout, its other arm is
-unknown: then it is not made, and the run stands as it is, unless all that depends on it is a raw step.
+unknown: then it is not made, and the run stands as it is, unless all that depends on it can simply be left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _without_guesses(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 def _testable(records: Sequence[Record]) -> frozenset[str]:
-    """The tests of finiteness that came out both ways and that no backward depends on, or that only guard raw steps."""
+    """The tests of finiteness that can be made: not where a backward depends on them, or where an arm is unknown."""
     guarded: dict[str, list[tuple[bool, ev.Event]]] = {}
     for record in records:
         for guard in record.guards:
@@ -114,8 +114,14 @@ def _testable(records: Sequence[Record]) -> frozenset[str]:
         text
         for text, arms in guarded.items()
         if (len({holds for holds, _ in arms}) == 2 and not any(isinstance(e, ev.Backward) for _, e in arms))
-        or all(isinstance(e, ev.Step) and e.scaler is None for _, e in arms)
+        or all(_stands_alone(event) for _, event in arms)
     )
+
+
+def _stands_alone(event: ev.Event) -> bool:
+    """Whether leaving an event out needs nothing in its place: a raw step, a schedule, an average."""
+    raw = isinstance(event, ev.Step) and event.scaler is None
+    return raw or isinstance(event, ev.ScheduleStep | ev.AverageUpdate)
 
 
 def _missing(records: Sequence[Record], tests: frozenset[str]) -> dict[tuple[int, bool], list[Record]]:
@@ -136,7 +142,7 @@ def _missing(records: Sequence[Record], tests: frozenset[str]) -> dict[tuple[int
         for (event, sides), record in arms.items():
             if (iteration, event, sides) in present:
                 continue
-            place = _place(here, record, tests, readings, numbers)
+            place = _place(here, inside[record.iteration], record, tests, readings, numbers)
             if place is not None:
                 at, after = place
                 guards = tuple(_renumbered(g, readings, numbers) for g in record.guards)
@@ -152,17 +158,27 @@ def _sides(record: Record, tests: frozenset[str]) -> tuple[tuple[str, bool], ...
 
 def _place(
     here: Sequence[Record],
+    there: Sequence[Record],
     record: Record,
     tests: frozenset[str],
     readings: Mapping[int, ev.Site],
     numbers: Mapping[ev.Site, int],
 ) -> tuple[Record, bool] | None:
-    """Where an iteration makes the tests that a record depends on: before its first record of the other arm, or after
-    the last reading of the scale; None where it does not make them."""
+    """Where the iteration `here` makes the tests that a record of the iteration `there` depends on.
+
+    Before its first record of the other arm; after the last reading of the scale; else after the record that precedes
+    the tests `there`.  None where it does not make them.
+    """
     texts = {g.text for g in record.guards if g.text in tests}
     others = [r for r in here if any(g.text in texts for g in r.guards)]
+    if others:
+        return others[0], False
     if texts:
-        return (others[0], False) if others else None
+        before = [r for r in there if r.index < record.index and not any(g.text in texts for g in r.guards)]
+        same = [r for r in here if before and r.event.site == before[-1].event.site]
+        passed = {(g.text, g.holds) for r in here for g in r.guards}
+        gated = all((g.text, g.holds) in passed for g in record.guards if g.boundary)
+        return (same[-1], True) if same and gated else None
     of_scale = [g.skip for g in record.guards if g.skip]
     needed = {readings.get(n) for t in of_scale for n in (t.left, t.right)}
     if needed <= set(numbers):

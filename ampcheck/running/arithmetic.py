@@ -216,7 +216,7 @@ def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, r
             factor = PLAIN.times(unit_of(machine, other), 1 if op == "*" else -1)
         return v.Gradient(gradient.parameters, gradient.effect or "multiply", gradient.factor.times(factor))
     if op in "+-":
-        if isinstance(other, v.Gradient):
-            return gradient
+        if isinstance(other, (v.Gradient, v.GradientNorm)):
+            return gradient  # homogeneous of degree 1: centring, projections
         return v.Gradient(gradient.parameters, "shift")
     return v.GradientNorm(gradient.parameters)

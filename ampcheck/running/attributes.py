@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import coerce
@@ -191,26 +193,31 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
 
 
 def _assignments(cls: v.Class, name: str) -> list[tuple[v.Function, p.Assign]]:
+    """The assignments to an attribute in the methods of a class and of its bases."""
     found = []
     for member in cls.members.values():
-        if not isinstance(member, v.Function) or not isinstance(member.node, p.FunctionDef):
-            continue
-        for node in p.walk(*member.node.body):
-            if isinstance(node, p.Assign) and any(_is_self(t, name) for t in node.targets):
-                found += [(member, node)]
+        if isinstance(member, v.Function) and isinstance(member.node, p.FunctionDef):
+            found += [(member, statement) for statement in _own_assignments(member.node).get(name, ())]
     for base in cls.bases:
         if isinstance(base, v.Class):
             found += _assignments(base, name)
     return found
 
 
-def _is_self(target: p.Expr, name: str) -> bool:
-    return (
-        isinstance(target, p.Attribute)
-        and target.attr == name
-        and isinstance(target.value, p.Name)
-        and target.value.id == "self"
-    )
+@lru_cache(maxsize=512)
+def _own_assignments(method: p.FunctionDef) -> dict[str, list[p.Assign]]:
+    """What a method assigns to attributes of ``self``."""
+    found: dict[str, list[p.Assign]] = {}
+    for node in p.walk(*method.body):
+        if isinstance(node, p.Assign):
+            for target in node.targets:
+                if isinstance(target, p.Attribute) and _is_self(target):
+                    found.setdefault(target.attr, []).append(node)
+    return found
+
+
+def _is_self(target: p.Attribute) -> bool:
+    return isinstance(target.value, p.Name) and target.value.id == "self"
 
 
 def _builds_role(value: p.Expr) -> bool:

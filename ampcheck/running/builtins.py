@@ -256,6 +256,16 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
     return v.NONE
 
 
+def _all_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``all(torch.isfinite(p.grad).all() for p in ...)``: one test stands for all of them."""
+    source = given.args[0] if given.args else None
+    items = source.items if isinstance(source, (v.Items, v.Seq)) else []
+    tests = [i for i in items if isinstance(i, (v.Atom, v.Formula))]
+    if tests:
+        return tests[0]
+    return v.Unknown(machine.text(node), True) if any(is_varying(i) for i in items) else None
+
+
 def _spawn(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     """``torch.multiprocessing.spawn(worker, args=...)``: one of the workers runs here."""
     worker, rest = given.get(0, "fn"), given.get(1, "args")
@@ -302,6 +312,8 @@ BUILTINS: dict[str, Builtin] = {
     "mul": _product,
     "sum": _sum,
     "torch.autograd.backward": _autograd_backward,
+    "all": _all_of,
+    "any": _all_of,
     "spawn": _spawn,
     "bool": _first,
     "cast": lambda machine, given, node: given.args[1] if len(given.args) > 1 else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck import program as p
+from ampcheck.lowering.names import plain
 
 __all__ = ["CallGraph", "callees", "mentions"]
 
@@ -20,7 +21,9 @@ def mentions(*body: p.Node) -> set[str]:
     names: set[str] = set()
     for node in _own(body):
         match node:
-            case p.Name(id=name) | p.Attribute(attr=name):
+            case p.Name(id=name):
+                names.add(plain(name))
+            case p.Attribute(attr=name):
                 names.add(name)
     return names
 

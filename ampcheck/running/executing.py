@@ -108,9 +108,15 @@ def _try(machine: Machine, node: p.Try) -> None:
 def _jump(machine: Machine, kind: str, node: p.Stmt, value: v.Value = v.NONE) -> None:
     """A jump is an event where a test led to it, inside an iteration: the rest of the iteration does not run."""
     machine.touch()
-    if machine.guards and machine.path:
+    if machine.guards and machine.path and _skips_events(machine, kind):
         machine.emit(ev.Jump(site=node.site, kind=kind))  # type: ignore[arg-type]
     raise Signal(kind, value)
+
+
+def _skips_events(machine: Machine, kind: str) -> bool:
+    """Whether something can depend on a jump: a return from a function that computes a rate skips nothing."""
+    inside = machine.active[-1] if machine.active else None
+    return kind in ("continue", "break") or inside is None or inside in machine.layout.eventful
 
 
 def _return(machine: Machine, node: p.Return) -> None:

@@ -24,6 +24,7 @@ class Layout:
     `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
     `roots`: functions that hold part of a step, those first from which the most others are reached;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
+    `eventful`: functions that mention an event, or call one that does; `yielding`: loops with a yield in them;
     `holding`: top-level statements that themselves run part of a step.
     """
 
@@ -37,6 +38,8 @@ class Layout:
     roots: list[p.FunctionDef] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
     looping: set[p.Node] = field(default_factory=set)
+    eventful: set[p.Node] = field(default_factory=set)
+    yielding: set[p.Node] = field(default_factory=set)
     holding: set[p.Node] = field(default_factory=set)
 
     @property
@@ -81,6 +84,7 @@ class _Loops:
         self.graph = graph
         self.layout = layout
         self.backwards = graph.names_of(graph.with_callers(graph.mentioning(BACKWARD)))
+        layout.eventful = set(graph.with_callers(graph.mentioning(EVENT_NAMES)))
         self.eventful = graph.names_of(graph.with_callers(graph.mentioning(EVENT_NAMES)))
         own = {f for f in graph.functions if any(self._differentiates(n) for n in _loops(f.body))}
         layout.looping = set(graph.with_callers(own))
@@ -93,6 +97,8 @@ class _Loops:
         """Fill in the layout."""
         layout = self.layout
         for loop in _loops(module.body):
+            if any(isinstance(node, p.Yield) for node in p.walk(loop)):
+                layout.yielding.add(loop)
             inner = _loops(loop.body)
             if any(self._differentiates(n) for n in inner) or callees(*loop.body) & self.looping:
                 layout.outer.add(loop)

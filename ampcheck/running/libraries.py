@@ -76,7 +76,7 @@ def _autocast(machine: Machine, given: Arguments) -> v.Value:
 def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:
     """A loss function or its class; torch's average unless told otherwise."""
     reduction = given.keywords.get("reduction")
-    how = str(reduction.value) if isinstance(reduction, v.Const) else "mean"
+    how = "mean" if reduction is None else str(reduction.value) if isinstance(reduction, v.Const) else "unknown"
     if last[0].isupper():
         result = v.Unknown(last)
         result.attributes["reduction"] = v.Const(how)

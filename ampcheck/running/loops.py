@@ -18,7 +18,7 @@ def run_for(machine: Machine, node: p.For) -> None:
     iterable = machine.evaluate(node.iterable)
     outer = machine.is_outer(node)
     # Where no backward is in the loop, one item of what cannot be seen stands for all.
-    single = not machine.is_over_batches(node) and not outer and not _yields(node)
+    single = not machine.is_over_batches(node) and not outer and node not in machine.layout.yielding
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
     machine.loop_nodes.append(node)
@@ -31,10 +31,6 @@ def run_for(machine: Machine, node: p.For) -> None:
     finally:
         machine.loops.pop()
         machine.loop_nodes.pop()
-
-
-def _yields(node: p.Node) -> bool:
-    return any(isinstance(n, p.Yield) for n in p.walk(node))
 
 
 def _window_of(iterable: v.Value) -> str:

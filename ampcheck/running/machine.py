@@ -170,7 +170,7 @@ class Machine(ABC):
                 self.unsynced.append(context.role)
             case "no_grad":
                 self.no_grad += 1
-            case "autocast":
+            case "autocast" if not self.no_grad:  # what is only evaluated trains nothing
                 self.emit(ev.Autocast(site=node.site, dtype=context.dtype))
 
     def leave(self, context: v.Context) -> None:
@@ -204,6 +204,12 @@ class Machine(ABC):
     def bind_name(self, name: str, value: v.Value) -> None:
         """Bind a name in the current frame, or where ``global`` or ``nonlocal`` use would find it."""
         self.store(self.frame.names, name, value)
+
+    def rebind(self, old: v.Value, new: v.Value) -> None:
+        """A tensor changed in place: every name for it in this frame now means what it has become."""
+        for name, value in list(self.frame.names.items()):
+            if value is old:
+                self.store(self.frame.names, name, new)
 
     def give(self, value: v.Value, delegate: bool) -> None:
         """``yield``: collected until there are enough items for two windows and a tail."""

@@ -120,8 +120,8 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             result = binary(machine, "/" if name.startswith("d") else "*", it, given.args[0], it.text)
             if name.endswith("_") and isinstance(result, v.Unknown):
                 machine.touch()
-                it.flow = result.flow
-                return it
+                machine.rebind(it, result)
+                return result
             return result
         case "add" | "add_" | "sub" if given.args:
             return binary(machine, "+", it, given.args[0], it.text)

@@ -50,8 +50,26 @@ def _schedules_but_once(i: int) -> list[Item]:
     return items if i == 1 else [*items, *when(scale_test("after", ">=", "before"), schedule())]
 
 
+def _schedules_but_once_by_norm(i: int) -> list[Item]:
+    items = [zero(), backward(), unscale(), clip(), step(), update()]
+    return items if i == 0 else [*items, *when(finite(True, NORM), schedule())]
+
+
 SCALED_STEP = trace(loop([backward(), unscale(), *when(finite(True, NORM), step(), update()), zero()]))
 RAW_STEP = trace(loop([backward(), unscale(), *when(finite(True, NORM), raw_step()), update(), zero()]))
+ZEROED_BEFORE_THE_TEST = trace(
+    loop(
+        [
+            backward(),
+            unscale(),
+            clip(),
+            step(),
+            update(),
+            zero(),
+            *when(finite(True, NORM), schedule()),
+        ]
+    )
+)
 HAND_MADE = trace(
     loop(
         [zero("inner"), backward("inner", "outer", scaler=None, assumed=["outer"]), raw_step("inner")],
@@ -121,5 +139,9 @@ def test_gradients_that_are_only_assumed_are_left_out_beside_certain_ones():
 
 
 def test_unfolded_correct_loops_agree_with_a_reference():
-    subjects = [gives_up(update()), SCALED_STEP, RAW_STEP, trace(loop(_schedules_but_once)), HAND_MADE]
+    but_once = trace(loop(_schedules_but_once_by_norm))
+    assert unfold(but_once).tests == {NORM}
+    once_by_scale = trace(loop(_schedules_but_once))
+    given_up = gives_up(update())
+    subjects = [but_once, once_by_scale, given_up, ZEROED_BEFORE_THE_TEST, SCALED_STEP, RAW_STEP, HAND_MADE]
     assert compare(subjects, "cpu") == ({},) * len(subjects)

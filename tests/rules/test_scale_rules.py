@@ -338,6 +338,25 @@ def test_scaled_step_before_backward() -> None:
     assert_finds(trace(loop([wrong, update(), zero(), backward()])), "AMP104", wrong)
 
 
+def test_unscale_before_the_loop_is_one_mistake() -> None:
+    """The clips that see scaled gradients because of it are no mistakes of their own."""
+    wrong = unscale()
+    body = [zero(), backward(), clip(), step(), update()]
+    assert_finds(trace(loop(body, epoch_start=[wrong])), "AMP104", wrong)
+
+
+def test_step_before_the_loop() -> None:
+    wrong = step()
+    body = [zero(), backward(), unscale(), clip(), update()]
+    assert_finds(trace(loop(body, epoch_start=[wrong])), "AMP104", wrong)
+
+
+def test_a_step_that_may_wait_for_gradients_is_possible() -> None:
+    late = when(choice("has_gradients", varying=True), step(), update(), zero())
+    ((code, violation),) = violations(trace(loop([*late, backward()])))
+    assert (code, violation.certain) == ("AMP104", False)
+
+
 def test_zeroed_gradients_are_not_premature() -> None:
     assert_silent(trace(loop([backward(), zero(), unscale(), step(), update()])))
     assert_silent(trace(loop([zero(), unscale(), clip(), step(), update(), backward()])))
@@ -523,6 +542,12 @@ def test_second_update() -> None:
     wrong = update()
     subject = trace(loop([zero(), backward(), step(), update(), wrong]))
     assert "a second time" in assert_finds(subject, "AMP111", wrong).message
+
+
+def test_update_without_any_step_is_possible() -> None:
+    """The step may hide in a call that is not understood."""
+    ((code, violation),) = violations(trace(loop([zero(), backward(), update()])))
+    assert (code, violation.certain) == ("AMP111", False)
 
 
 def test_raw_step_and_update() -> None:

@@ -549,6 +549,16 @@ class TestWindows:
         assert [line.rstrip("0123456789") for line in found(subject)] == ["AMP305? Backward"]
         assert found(named(subject, "accum_iter")) == ["AMP305 Backward"]
 
+    def test_305_is_possible_for_a_loss_of_unknown_making(self):
+        def body(loss: Item) -> list[Item]:
+            return loop(lambda i: [loss, *when(boundary(last_of(i)), step(), update(), zero())])
+
+        unknown = trace(body(backward(reduction="unknown")), window=K, declared={"step"})
+        assert found(unknown) == ["AMP305? Backward"]
+        of_a_model = backward(reduction="unknown", forwards=[forward(wrapper="")])
+        assert found(trace(body(of_a_model), window=K, declared={"step"})) == ["AMP305 Backward"]
+        assert not found(trace(body(backward(reduction="sum")), window=K, declared={"step"}))
+
     def test_305_is_possible_after_an_unknown_multiplication(self):
         body = windowed(unscale(), edit("multiply"), step(), update(), zero(), divided=0)
         assert found(trace(body, window=K, declared={"step"})) == ["AMP305? Backward"]
@@ -790,6 +800,25 @@ class TestSchedules:
         ]
         body = windowed(step(), update(), schedule(), zero())
         assert found(trace(body, window=K)) == ["AMP503 ScheduleStep"]
+
+    def test_503_for_a_torch_class_that_could_count_anything(self):
+        def body(known: bool) -> Trace:
+            role = Role("scheduler", "scheduler", "scheduler", known, "StepLR" if known else "")
+            items = [zero(), backward(), step(), update(), schedule(counts="unknown")]
+            return trace(loop(items), roles=[role])
+
+        assert found(body(known=True)) == ["AMP503 ScheduleStep"]
+        assert found(body(known=False)) == ["AMP503? ScheduleStep"]
+
+    def test_503_not_after_a_block_that_flushes_the_tail(self):
+        tail = [step(), update(), zero(), schedule(counts="unknown")]
+        body = windowed(step(), update(), zero())
+        flushed = [replace(item, epoch=1, iteration=(1,), micro=13) for item in tail]
+        assert not found(trace([*body, *flushed], window=K))
+
+    def test_503_not_where_the_gradients_are_finite(self):
+        late = when(finite(), schedule())
+        assert not found(trace(loop([zero(), backward(), step(), update(), *late])))
 
     def test_503_not_where_the_words_tell_of_a_test(self):
         late = when(choice("accelerator.optimizer_step_was_skipped", False, varying=True), schedule())

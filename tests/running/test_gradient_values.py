@@ -10,6 +10,7 @@ from ampcheck.events import (
     Edit,
     Read,
     Reduce,
+    Step,
     Unit,
 )
 from ampcheck.trace import Trace
@@ -98,3 +99,29 @@ def test_each_child_with_the_whole_threshold() -> None:
         f"    clip_grad_norm_(layer.parameters(), 1.0)\n{STEP}"
     )
     assert {e.per_parameter for _, e in only(derive(loop(body))).of(Clip)} == {True}
+
+
+def test_a_name_for_a_gradient_is_the_gradient() -> None:
+    body = f"model(x).mean().backward()\nfor p in model.parameters():\n    g = p.grad\n    g += other\n{STEP}"
+    trace = only(derive(loop(body, arguments="other")))
+    assert {event.effect for _, event in trace.of(Edit)} == {"shift"}
+
+
+@pytest.mark.parametrize("norm", ["p.grad.norm()", "torch.norm(p.grad)", "p.grad.data.norm(2).item()"])
+def test_a_division_by_the_own_norm_is_no_multiplication(norm: str) -> None:
+    """Normalised gradients lose their unit: each is a clip with a coefficient of its own, whatever its size."""
+    trace = gradient(f"p.grad.div_({norm})")
+    assert [e for _, e in trace.of(Edit) if e.effect == "nonlinear"] or any(trace.of(Clip))
+
+
+@pytest.mark.parametrize(
+    "read", ["torch.isnan(norm)", "norm.isnan()", "math.isinf(norm)", "not norm.isfinite()"]
+)
+def test_a_test_on_the_norm_asks_for_finiteness(read: str) -> None:
+    body = (
+        "model(x).mean().backward()\nnorm = clip_grad_norm_(model.parameters(), 1.0)\n"
+        f"if {read}:\n    optimizer.zero_grad()\n    continue\n{STEP}"
+    )
+    explored = derive(loop(body))
+    assert micros(usual(explored), Step) == [0, 1, 2]
+    assert {g.finite for t in explored.traces for g in t.choices} == {True}

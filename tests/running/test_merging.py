@@ -19,6 +19,17 @@ EQUAL = {
     "nested": (
         "if flag:\n    if args.a:\n        x = x + 1\n    else:\n        x = x - 1\nloss = model(x).mean()"
     ),
+    "strings in both arms": (
+        "if flag:\n    mode = 'a'\nelse:\n    mode = 'a'\nloss = model(x).mean() * len(mode)"
+    ),
+    "truths": (
+        "if flag:\n    ready = True\nelse:\n    ready = True\nloss = model(x).mean() if ready else None"
+    ),
+    "one optimizer": "which = optimizer if flag else optimizer\nloss = model(x).mean()\nwhich.zero_grad()",
+    "one model": "net = model if flag else model\nloss = net(x).mean()",
+    "imported names": "f = torch.abs if flag else torch.abs\nloss = f(model(x)).mean()",
+    "a list of losses": "losses = [model(x).mean()] if flag else [model(y).mean()]\nloss = sum(losses)",
+    "reductions": "loss = model(x).mean() if flag else model(x).sum()",
     "no effect": "if flag:\n    pass\nloss = model(x).mean()",
     "the same list": "pair = [x, y] if flag else [x, x]\nloss = model(pair[0]).mean()",
 }

@@ -11,6 +11,7 @@ from ampcheck.events import (
     Clip,
     Convert,
     ScheduleStep,
+    Step,
     Update,
     ZeroGrad,
 )
@@ -174,3 +175,38 @@ def test_fsdps_own_clip() -> None:
     trace = only(derive(loop(body, before=before)))
     assert [(e.style, e.owners) for _, e in trace.of(Clip)] == [("norm", ("optimizer",))] * 3
     assert {f.wrapper for _, b in trace.of(Backward) for f in b.loss.forwards} == {"fsdp"}
+
+
+def test_items_of_a_module() -> None:
+    body = f"model[0](x).mean().backward()\n{STEP}"
+    trace = only(derive(loop(body, before="model.train()")))
+    assert {b.reaches for _, b in trace.of(Backward)} == {("optimizer",)}
+
+
+def test_a_counter_that_is_resumed_counts_from_zero() -> None:
+    body = """
+        (model(x).mean() / accum).backward()
+        state.step += 1
+        if state.step % accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    trace = only(derive(loop(body, arguments="state, accum")))
+    assert [record.micro for record, _ in trace.of(Step)] == [2, 5]
+
+
+def test_a_method_by_its_class() -> None:
+    source = """
+        class Helper:
+            def finish(self, optimizer):
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def train(model, loader):
+            helper = Helper()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for x, y in loader:
+                model(x).mean().backward()
+                Helper.finish(helper, optimizer)
+    """
+    assert story(only(derive(source)), 0) == "backward step zero"
