@@ -63,7 +63,12 @@ class MissingNoSync(Rule):
             for span in spans(trace, optimizer):
                 # A backward inside `no_sync` whose forward is not is another mistake.
                 wasteful = all(b.synced and reduces(trace, b, optimizer) for _, b in span.backwards)
-                if span.step is None or not span.backwards or not wasteful or len(own_micros(trace, span)) < 2:
+                if (
+                    span.step is None
+                    or not span.backwards
+                    or not wasteful
+                    or len(own_micros(trace, span)) < 2
+                ):
                     continue
                 if not is_sure(span.step.before.buffer(optimizer)):
                     continue

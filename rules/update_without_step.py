@@ -100,7 +100,9 @@ def _is_judged(trace: Trace, record: Record, scaler: str) -> bool:
         return False
     if any(r.refused for r in _scaled_steps(trace, scaler, last.index if last else -1) if r in since):
         return False
-    return _is_used(trace, scaler) or not (any(trace.of(Step)) or any(trace.of(Escape)))
+    if _is_used(trace, scaler):
+        return True
+    return bool(trace.roles_of("optimizer")) and not any(trace.of(Step)) and not any(trace.of(Escape))
 
 
 def _is_used(trace: Trace, scaler: str) -> bool:

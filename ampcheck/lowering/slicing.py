@@ -56,7 +56,9 @@ class _Slice:
         self._holds = True
         self._gradients = {"grad", "main_grad"}
         self._parameters = {
-            f.name: {plain(q.name) for q in f.parameters} for f in p.walk(*body) if isinstance(f, p.FunctionDef)
+            f.name: {plain(q.name) for q in f.parameters}
+            for f in p.walk(*body)
+            if isinstance(f, p.FunctionDef)
         }
         self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
         size = -1

@@ -7,9 +7,11 @@ from functools import lru_cache
 from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import coerce
+from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Frame, Machine
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.roles import as_model
 from ampcheck.running.truth import truth
 
@@ -56,6 +58,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
             return attribute(machine, role, name)
         case v.Unknown():
             return _of_unknown(value, name)
+        case v.Method(receiver=v.Model() as model, name=part):
+            return attribute(machine, _submodel(model, part), name)  # ``model.head.parameters()``
         case v.Foreign(text=text):
             return v.Foreign(f"{text}.{name}")
         case v.Method(receiver=receiver, name="super") if isinstance(receiver, v.Instance):
@@ -108,7 +112,7 @@ def _member(cls: v.Class, name: str) -> v.Value | None:
 
 def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
     if name in instance.attributes:
-        return instance.attributes[name]
+        return _part(machine, instance, name, instance.attributes[name])
     member = _member(instance.cls, name)
     if isinstance(member, v.Function):
         return _bound(machine, instance, member)
@@ -135,6 +139,20 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
     value = v.Unknown(f"{prefix}.{name}")
     instance.attributes[name] = value
     return value
+
+
+def _part(machine: Machine, instance: v.Instance, name: str, value: v.Value) -> v.Value:
+    """A module's own submodule goes by the module's name: what one of them owns, the other does."""
+    is_object = (
+        isinstance(value, v.Unknown) and value.role is None and value.flow is None and not value.varying
+    )
+    is_part = isinstance(value, v.Instance) or (is_object and value.text == f"self.{name}")  # type: ignore[attr-defined]
+    if not is_part or not instance.id or class_kind(instance.cls) != "module":
+        return value
+    if names_optimizer(name) or names_scaler(name) or names_scheduler(name):
+        return value
+    inner = value if isinstance(value, v.Instance) else None
+    return v.Model(f"{instance.id}.{name}", instance=inner)
 
 
 def _bound(machine: Machine, instance: v.Instance, member: v.Function) -> v.Value:

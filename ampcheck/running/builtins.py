@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
-from ampcheck.library import torch as lib
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
@@ -16,37 +15,9 @@ from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_window
 
-__all__ = ["BUILTINS", "class_kind", "of_gradient"]
+__all__ = ["BUILTINS", "of_gradient"]
 
 Builtin = Callable[[Machine, Arguments, p.Expr], "v.Value | None"]
-
-
-def class_kind(machine: Machine, cls: v.Class) -> str:
-    """What a class of the project is by its bases: scaler, optimizer, scheduler, module, engine, average or ""."""
-    seen: list[v.Class] = [cls]
-    while seen:
-        current = seen.pop()
-        for base in current.bases:
-            if isinstance(base, v.Class):
-                seen.append(base)
-            name = base.name if isinstance(base, v.Lib) else text_of(base)
-            last = name.rsplit(".", 1)[-1]
-            if last in lib.SCALERS:
-                return "scaler"
-            if last == "Optimizer" or last in lib.OPTIMIZERS:
-                return "optimizer"
-            if last in ("LRScheduler", "_LRScheduler") or last in lib.SCHEDULERS:
-                return "scheduler"
-            if last in ("Module", "PreTrainedModel", "Sequential"):
-                return "module"
-            if "LightningModule" in last or last in (
-                "Trainer",
-                "Seq2SeqTrainer",
-                "Callback",
-                "TrainerCallback",
-            ):
-                return "engine"
-    return ""
 
 
 def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Arguments, node: p.Expr) -> v.Value:
@@ -195,12 +166,10 @@ def _extreme(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None
     values = [coerce(machine, a) for a in given.args]
     numbers = [q for q in values if isinstance(q, v.Number)]
     if numbers and len(numbers) == len(values):
-        pick = (
-            max
-            if isinstance(node, p.Call) and isinstance(node.func, p.Name) and node.func.id == "max"
-            else min
-        )
-        return pick(numbers, key=lambda q: q.value)
+        name = machine.text(node.func) if isinstance(node, p.Call) else ""
+        if name.endswith(("max", "maximum")):
+            return max(numbers, key=lambda q: q.value)
+        return min(numbers, key=lambda q: q.value) if name.endswith(("min", "minimum")) else None
     unknown = [a for a in given.args if isinstance(a, v.Unknown)]
     return unknown[0] if len(unknown) == 1 and len(values) == 2 and unknown[0].flow is None else None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ampcheck import program as p
-from ampcheck.running import builtins as known
 from ampcheck.running import roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.classes import class_kind
 from ampcheck.running.describing import text_of
 from ampcheck.running.inlining import call_function
 from ampcheck.running.libraries import call_library
@@ -33,8 +33,6 @@ def call_value(
                 if result is not None
                 else call_unseen(machine, f"{text_of(receiver)}.{name}", given, node, receiver)
             )
-        case v.Builtin(call=call):
-            return call(machine, given, node)
         case v.Function():
             return call_function(machine, callee, args, kwargs, node)
         case v.Bound(function=function, self=this):
@@ -72,7 +70,7 @@ def _called_unknown(machine: Machine, callee: v.Unknown, given: Arguments, node:
 
 def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.Value:
     name = cls.node.name
-    kind = known.class_kind(machine, cls)
+    kind = class_kind(cls)
     if kind == "scaler" and not any(
         isinstance(s, p.FunctionDef) and s.name in ("step", "update", "unscale_") for s in cls.node.body
     ):
@@ -81,7 +79,7 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         return roles.build_optimizer(machine, name, given.get(0, "params"), node)
     if kind == "scheduler":
         return roles.build_scheduler(machine, name, given.all, node)
-    if kind == "average" or AVERAGES.search(name):
+    if AVERAGES.search(name):
         return roles.build_average(machine, name, node)
     instance = v.Instance(cls, machine.hint or "")
     init = machine.evaluate_attribute(instance, "__init__")

@@ -155,6 +155,8 @@ def _note_batches(machine: Machine) -> None:
     """A backward in a loop that was not expected to hold one: it is run again, with as many batches as it takes."""
     if machine.loop_nodes:
         loop = machine.loop_nodes[-1]
+        if machine.synthetic and not machine.setting.loops and loop not in machine.layout.idle:
+            machine.setting.loops = machine.setting.grown = True
         if not machine.is_over_batches(loop) and not machine.is_outer(loop):
             machine.setting.batch_loops.add(loop.site)
             machine.setting.grown = True

@@ -73,9 +73,9 @@ def _slice(machine: Machine, node: p.Slice) -> v.Value:
 
 
 def _call(machine: Machine, node: p.Call) -> v.Value:
-    callee = machine.evaluate(node.func)
-    if isinstance(callee, v.Lib) and callee.name == "super":
+    if isinstance(node.func, p.Name) and node.func.id == "super":
         return v.Method(machine.frame.find("self") or v.NONE, "super")
+    callee = machine.evaluate(node.func)
     hint, machine.hint = machine.hint, ""
     args: list[v.Value] = []
     keywords: dict[str, v.Value] = {}

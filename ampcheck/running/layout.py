@@ -138,7 +138,7 @@ def _window_tests(body: tuple[p.Stmt, ...]) -> set[p.Node]:
     comparisons: list[p.Compare] = []
     for node in p.walk(*body):
         match node:
-            case p.Assign(targets=targets, value=p.Constant() | p.Name()):
+            case p.Assign(targets=targets, value=p.Constant() | p.Name() | p.Unary()):
                 for target in targets:
                     for name in mentions(target) if isinstance(target, p.Name) else _last(target):
                         stores[name] = stores.get(name, 0) + 1

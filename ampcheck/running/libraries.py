@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ampcheck import program as p
+from ampcheck.events import Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
 from ampcheck.running import emitting, roles
@@ -76,7 +77,13 @@ def _autocast(machine: Machine, given: Arguments) -> v.Value:
 def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:
     """A loss function or its class; torch's average unless told otherwise."""
     reduction = given.keywords.get("reduction")
-    how = "mean" if reduction is None else str(reduction.value) if isinstance(reduction, v.Const) else "unknown"
+    how = (
+        "mean" if reduction is None else str(reduction.value) if isinstance(reduction, v.Const) else "unknown"
+    )
+    if how == "unknown" and not last[0].isupper():
+        # Told how, but not in this file: nothing can be said of its normalisation.
+        loss = flow_through(machine, given).times(Unit(other=frozenset({text_of(reduction or v.NONE)})))
+        return v.Unknown(last, True, loss)
     if last[0].isupper():
         result = v.Unknown(last)
         result.attributes["reduction"] = v.Const(how)

@@ -121,6 +121,11 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         value = v.Seq("tuple", value.items)
     if isinstance(value, v.Seq) and len(value.items) == len(targets):
         return value.items
+    stars = [i for i, target in enumerate(targets) if isinstance(target, p.Starred)]
+    if isinstance(value, v.Seq) and len(stars) == 1 and len(value.items) >= len(targets) - 1:
+        first, last = stars[0], len(value.items) - (len(targets) - 1 - stars[0])
+        rest: v.Value = v.Seq("list", value.items[first:last])
+        return [*value.items[:first], rest, *value.items[last:]]
     if isinstance(value, v.Model):  # ``for name, layer in model.named_children()``
         return [v.Unknown("name"), *[value] * (len(targets) - 1)]
     if isinstance(value, v.Parameters):  # ``for name, parameter in model.named_parameters()``

@@ -57,7 +57,6 @@ class Frame:
     parent: Frame | None = None
     owner: v.Class | None = None
     yields: list[v.Value] | None = None
-    globals: frozenset[str] = frozenset()
 
     def find(self, name: str) -> v.Value | None:
         """The value of a name, looked up outwards."""
@@ -79,7 +78,6 @@ class Machine(ABC):
         self.choices = choices
         self.setting = setting
         self.frame = Frame()
-        self.globals = self.frame
         self.state = State()
         self.records: list[Record] = []
         self.roles: dict[str, Role] = {}
@@ -94,7 +92,6 @@ class Machine(ABC):
         self.called = 0
         self.entered: set[p.Node] = set()
         self.unsynced: list[str] = []
-        self.autocast: list[str] = []
         self.no_grad = 0
         self.frozen: set[str] = set()
         self.hooks: list[tuple[str, v.Value, bool]] = []

@@ -166,8 +166,8 @@ def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v
         case "step":
             return as_scheduler(machine, it) or as_optimizer(machine, it)
         case "zero_grad":
-            if names_optimizer(it.text):
-                return as_optimizer(machine, it)
+            if names_optimizer(it.text) or any(o.id == it.text for o in machine.setting.optimizers):
+                return as_optimizer(machine, it, forced=True)
             return as_model(machine, it)
         case "parameters" | "named_parameters" | "no_sync" | "set_requires_gradient_sync":
             return as_model(machine, it)

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 __all__ = [
     "names_loader",
-    "names_micro_batch_size",
     "names_optimizer",
     "names_scaler",
     "names_scheduler",
@@ -75,12 +74,6 @@ def names_window(text: str) -> bool:
 def names_loader(text: str) -> bool:
     """``train_loader``, ``self.dataloader``, ``train_dl``."""
     return LOADER.search(_last(text)) is not None
-
-
-@lru_cache(maxsize=8192)
-def names_micro_batch_size(text: str) -> bool:
-    """The step of ``range(0, batch_size, micro_batch_size)``."""
-    return SIZE.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

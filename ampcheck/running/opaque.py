@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from ampcheck import program as p
-from ampcheck.events import Forward
+from ampcheck.events import Forward, Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
 from ampcheck.running import emitting, roles
@@ -32,7 +32,9 @@ HARMLESS = re.compile(
 ABOUT_OBJECTS = frozenset({"isinstance", "issubclass", "hasattr", "callable", "type", "id", "repr", "len"})
 
 
-AVERAGES = re.compile(r"(^|[._])(Averaged?Model|(Model)?EMA\w*|\w*EMA|ExponentialMovingAverage|SWA\w*)$")
+AVERAGES = re.compile(
+    r"(^|[._])(Averaged?Model|(Model)?E[Mm][Aa]\w*|\w*(EMA|Ema)|ExponentialMovingAverage|SWA\w*)$"
+)
 
 
 def reduction_of(how: v.Value) -> Literal["mean", "sum", "unknown"]:
@@ -68,11 +70,13 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
         averaged = replace(
             flow_through(machine, given), reduction=reduction_of(callee.attributes["reduction"])
         )
+        if averaged.reduction == "unknown":
+            averaged = averaged.times(Unit(other=frozenset({"reduction"})))
         return v.Unknown(f"{name}(...)", True, averaged)
     gradients = [a for a in given.all if isinstance(a, v.Gradient)]
     if gradients:
         return known.of_gradient(machine, last, gradients[0], given, node)
-    if any(isinstance(a, v.GradientNorm) for a in given.all) or isinstance(callee, v.GradientNorm):
+    if any(_holds_gradients(a) for a in given.all) or isinstance(callee, v.GradientNorm):
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
         return v.GradientNorm(None)
@@ -116,6 +120,13 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+def _holds_gradients(value: v.Value) -> bool:
+    """A norm of gradients, or a list of gradients or norms: what comes of it sums up over many."""
+    if isinstance(value, (v.Seq, v.Items)):
+        return any(isinstance(item, (v.Gradient, v.GradientNorm)) for item in value.items)
+    return isinstance(value, v.GradientNorm)
 
 
 @lru_cache(maxsize=4096)

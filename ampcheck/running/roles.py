@@ -27,7 +27,6 @@ __all__ = [
     "build_scaler",
     "build_scheduler",
     "freeze",
-    "models_of",
     "overlaps",
     "owners_of",
     "parameters_of",
@@ -103,6 +102,8 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
     match value:
         case v.Model():
             return value
+        case v.Method(receiver=v.Model() as owner, name=part):
+            return v.Model(f"{owner.id}.{part}", owner.wrapper, owner.bypassed)
         case v.Instance():
             name = value.id or value.cls.node.name
             machine.add_role(Role(name, "model", name))
@@ -124,6 +125,10 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
     role = _role(value)
     if isinstance(role, v.Optimizer):
         return role
+    if forced and isinstance(value, v.Unknown) and isinstance(role, v.Model) and role.id == value.text:
+        # Only its `zero_grad` had been seen before: that could have been a model's.
+        machine.roles.pop(role.id, None)
+        value.role, role = None, value
     if not isinstance(role, v.Unknown) or not (forced or names_optimizer(role.text)):
         return None
     machine.touch()
@@ -162,17 +167,6 @@ def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
     return role.role
 
 
-def models_of(value: v.Value) -> tuple[str, ...]:
-    """The models whose parameters a value stands for."""
-    match value:
-        case v.Parameters(models=models):
-            return models
-        case v.Model(id=name):
-            return (name,)
-        case _:
-            return ()
-
-
 def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
     """The parameters that an argument names: ``model.parameters()``, lists of groups, chains; None when unknown."""
     value = _role(value)
@@ -195,6 +189,8 @@ def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
             models = tuple(dict.fromkeys(m for part in known for m in part.models))
             each = len(known) == 1 and known[0].each
             return v.Parameters(models, any(part.partial for part in known), each, text_of(value))
+        case v.Method(receiver=v.Model(id=owner), name=part):
+            return v.Parameters((f"{owner}.{part}",), text=f"{owner}.{part}")
         case v.Items(inner=inner) if inner:
             return parameters_of(machine, v.Seq("list", list(inner)))
         case _:

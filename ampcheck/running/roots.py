@@ -10,6 +10,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
 from ampcheck.running import values as v
+from ampcheck.running.classes import class_kind
 from ampcheck.running.machine import Machine, Signal
 
 __all__ = ["start"]
@@ -37,7 +38,7 @@ def _function(machine: Machine, root: p.FunctionDef) -> None:
     function = _callable(machine, root)
     if function is None:
         return
-    if root in machine.layout.looping:
+    if root in machine.layout.looping or machine.setting.loops:
         machine.call(function, [], _arguments(machine, root, 0), p.Opaque(root.site))
         return
     machine.synthetic = True
@@ -68,7 +69,7 @@ def _callable(machine: Machine, root: p.FunctionDef) -> v.Value | None:
     owner = machine.frame.find(cls.name)
     if not isinstance(owner, v.Class) or owner.node is not cls:
         return None
-    if _is_engine(owner):
+    if class_kind(owner) == "engine":
         return None
     instance = machine.call(owner, [], {}, p.Opaque(cls.site))
     if not isinstance(instance, v.Instance):
@@ -76,20 +77,6 @@ def _callable(machine: Machine, root: p.FunctionDef) -> v.Value | None:
     instance.id = "self"
     value = machine.evaluate_attribute(instance, root.name)
     return value if isinstance(value, (v.Bound, v.Function)) else None
-
-
-def _is_engine(cls: v.Class) -> bool:
-    """Whether another library calls this class's methods in an order of its own."""
-    for base in cls.bases:
-        if isinstance(base, v.Class) and _is_engine(base):
-            return True
-        name = base.name if isinstance(base, v.Lib) else base.text if isinstance(base, v.Unknown) else ""
-        last = name.rsplit(".", 1)[-1]
-        if "Lightning" in last or last.endswith(
-            ("Trainer", "Callback", "TrainerCallback", "Plugin", "Strategy")
-        ):
-            return True
-    return False
 
 
 def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:

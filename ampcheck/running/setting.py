@@ -22,8 +22,9 @@ LARGEST_LITERAL = 32
 class Setting:
     """The window lengths by how the code spells them, with how each is declared; and the roles seen so far.
 
-    `batch_loops` are loops that turned out to hold a backward, although nothing in the code's shape says so.
     `windows` maps a spelling ("args.accum", "4") to the length it is run as; `labels` names literals.
+    `loops`: the root has a loop over batches after all; `batch_loops`: the loops that turned out to hold a
+    backward, although nothing in the code's shape says so.
     """
 
     windows: dict[str, int] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Setting:
     optimizers: tuple[Role, ...] = ()
     models: frozenset[str] = frozenset()
     scaled_tail: str | None = None
+    loops: bool = False
     batch_loops: set[Site] = field(default_factory=set)
     grown: bool = False
 

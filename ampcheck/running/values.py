@@ -7,7 +7,6 @@ forward passes behind it, which is all that a backward needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,7 +20,6 @@ __all__ = [
     "Atom",
     "Average",
     "Bound",
-    "Builtin",
     "Class",
     "Const",
     "Context",
@@ -223,7 +221,6 @@ class Scaler(Value):
     id: str
     enabled: Value
     known: bool = True
-    resolved: bool | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -310,13 +307,6 @@ class Method(Value):
 
     receiver: Value
     name: str
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Builtin(Value):
-    """A function of the run itself."""
-
-    call: Callable[..., Value]
 
 
 @dataclass(slots=True, eq=False, repr=False)
