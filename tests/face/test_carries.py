@@ -54,7 +54,7 @@ ZERO = ev.ZeroGrad(site=AT, owners=("opt",))
         ([backward(WINDOWED), clip(0.5)], "clipped at 0.5 / S"),
         ([backward(), clip(None, "value")], "clipped by value at the threshold / S"),
         ([backward(), clip(2.0, per_parameter=True)], "clipped one by one at 2.0 / S"),
-        ([UNSCALE], "unscales no gradients"),
+        ([backward(), ZERO, UNSCALE], "unscales no gradients"),
         ([backward(), UNSCALE], "unscaled here"),
         ([backward(), clip(), UNSCALE], "unscaled here, after the clip"),
         ([backward(), UNSCALE, UPDATE, UNSCALE], "divided by S once too often: gradients / S"),
