@@ -36,6 +36,8 @@ def run_assign(machine: Machine, node: p.Assign) -> None:
         value: v.Value = v.Seq("tuple", items)
     else:
         value = _evaluate_named(machine, first, node.value)
+    if isinstance(node.value, p.Constant):
+        value = machine.flagged(value)
     for target in node.targets:
         assign(machine, target, value)
 

@@ -12,10 +12,15 @@ from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Frame, Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.running.role_methods import SAME
 from ampcheck.running.roles import as_model
 from ampcheck.running.truth import truth
 
 __all__ = ["attribute", "item", "store_attribute"]
+
+AS_MODULE = frozenset(
+    {"parameters", "named_parameters", "zero_grad", "no_sync", "train", "eval", "half", "requires_grad_"}
+)
 
 
 def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
@@ -27,6 +32,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
             return _of_instance(machine, value, name)
         case v.Class():
             found = _member(value, name)
+            if isinstance(found, v.Function) and "classmethod" in _decorators(machine, found):
+                return v.Bound(found, value)
             return found if found is not None else v.Method(value, name)
         case v.Parameters() if name == "grad":
             return v.Gradient(value)
@@ -123,16 +130,7 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
         return from_body
     if name == "grad":
         return v.Gradient(v.Parameters((instance.id,)))
-    if name in (
-        "parameters",
-        "named_parameters",
-        "zero_grad",
-        "no_sync",
-        "train",
-        "eval",
-        "half",
-        "requires_grad_",
-    ):
+    if name in AS_MODULE or (name in SAME and class_kind(instance.cls) == "module"):
         model = as_model(machine, instance)
         return v.Method(model or instance, name)
     prefix = "self" if not instance.id else instance.id
@@ -155,9 +153,13 @@ def _part(machine: Machine, instance: v.Instance, name: str, value: v.Value) -> 
     return v.Model(f"{instance.id}.{name}", instance=inner)
 
 
-def _bound(machine: Machine, instance: v.Instance, member: v.Function) -> v.Value:
+def _decorators(machine: Machine, member: v.Function) -> set[str]:
     decorators = member.node.decorators if isinstance(member.node, p.FunctionDef) else ()
-    names = {machine.text(d).rsplit(".", 1)[-1] for d in decorators}
+    return {machine.text(d).rsplit(".", 1)[-1] for d in decorators}
+
+
+def _bound(machine: Machine, instance: v.Instance, member: v.Function) -> v.Value:
+    names = _decorators(machine, member)
     if "staticmethod" in names:
         return member
     if "classmethod" in names:

@@ -155,7 +155,7 @@ def _ifexp(machine: Machine, node: p.IfExp) -> v.Value:
             return merged
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test))
     with machine.guarded(*guards):
-        return machine.evaluate(node.body if holds else node.orelse)
+        return machine.flagged(machine.evaluate(node.body if holds else node.orelse))
 
 
 def _display(machine: Machine, node: p.Display) -> v.Value:

@@ -298,6 +298,15 @@ class Machine(ABC):
         finally:
             del self.guards[size:]
 
+    def flagged(self, value: v.Value) -> v.Value:
+        """A constant that is bound under a boundary test stands for that test: ``if (i + 1) % k == 0: last = True``."""
+        if not isinstance(value, v.Truth) or value.boundary or value.modulus:
+            return value
+        for guard in reversed(self.guards):
+            if guard.boundary or guard in self.moduli:
+                return v.Truth(value.value, guard.boundary, self.moduli.get(guard, ""))
+        return value
+
     def text(self, node: p.Node) -> str:
         """The source of a node."""
         return self.module.text(node)

@@ -21,8 +21,13 @@ def truth(
 
     `leaning` is how a test comes out in an uneventful run, where that is known from what depends on it.
     """
-    value = coerce(machine, value)
+    if not isinstance(value, v.Truth):
+        value = coerce(machine, value)
     match value:
+        case v.Truth(value=known, boundary=False, modulus=modulus) if modulus:
+            guard = Guard(text, known, site, varying=True)
+            machine.moduli[guard] = modulus
+            return known, [guard]
         case v.Truth(value=known, boundary=boundary):
             return known, [Guard(text, known, site, boundary=True)] if boundary else []
         case v.Const(value=constant):
