@@ -12,8 +12,7 @@ from ampcheck.boundaries import (
     names_accumulation,
     optimizers,
 )
-from ampcheck.events import PLAIN, Backward, Edit
-from ampcheck.gradients import Contribution
+from ampcheck.events import PLAIN, Edit
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import accumulates, is_stray, spans
 from ampcheck.trace import Trace, Window
@@ -50,8 +49,8 @@ class LossNotDivided(Rule):
 
     ## Known problems
     A learning rate that was divided by K beforehand cannot be seen. A loss with `reduction="sum"`, or with a divisor
-    that is not K, is left alone. A loss that is handed in ready-made is reported as possible only: it may be a sum, and
-    its maker may have divided it.
+    that is not K, is left alone. A loss of unknown making (an argument, what a model returns) is reported as possible
+    only: it may be a sum, or divided already.
 
     ## References
     - [Automatic mixed precision examples: gradient accumulation](https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation)
@@ -96,17 +95,9 @@ class LossNotDivided(Rule):
                     story(trace, own[-1].record, span.step),
                     # ``for _ in range(n)`` may as well run over losses that are meant to be summed.
                     certain=not edited
-                    and all(_is_mean(trace, c) for c in own)
+                    # A sum needs no division, and whoever made a loss that is handed in may have divided it.
+                    and all(c.reduction == "mean" for c in own)
                     and (names_accumulation(window) or (gated and not is_ambiguous_literal(window))),
                     predicts="K",
                 )
                 break
-
-
-def _is_mean(trace: Trace, contribution: Contribution) -> bool:
-    """Whether a loss is an average as far as can be told: by its reduction, or as the output of a model that is seen.
-
-    One that was handed in ready-made may be a sum, and whoever made it may have divided it.
-    """
-    event = trace.records[contribution.record].event
-    return contribution.reduction == "mean" or (isinstance(event, Backward) and bool(event.loss.forwards))
