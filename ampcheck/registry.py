@@ -37,7 +37,12 @@ class UnknownRuleError(Exception):
 @cache
 def built_in() -> tuple[Rule, ...]:
     """ampcheck's own rules, by code.  Raises `RegistryError` for one that cannot be used."""
-    return _instances(_walk(importlib.import_module("ampcheck.rules")))
+    found = _instances(_walk(importlib.import_module("ampcheck.rules")))
+    if not found:
+        raise RegistryError(
+            "ampcheck finds no rule of its own: the installation is incomplete, install it again"
+        )
+    return found
 
 
 @cache

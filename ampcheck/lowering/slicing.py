@@ -243,7 +243,7 @@ def _only_reports(value: p.Expr, holders: set[str]) -> bool:
     root: p.Expr = value.func
     while isinstance(root, p.Attribute):
         root = root.value
-    return isinstance(root, p.Name) and root.id in REPORTERS
+    return isinstance(root, p.Name) and root.id.lower() in REPORTERS
 
 
 def _has_events(node: p.Node) -> bool:

@@ -58,7 +58,7 @@ def unit_of(machine: Machine, number: v.Number) -> Unit:
 def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) -> v.Value:
     """``left op right``; `text` is how the result is spelled where it stays unknown."""
     if op == "/":
-        _note_divisor(machine, right)
+        _note_divisor(machine, left, right)
     left, right = coerce(machine, left), coerce(machine, right)
     if isinstance(left, v.Number) and isinstance(right, v.Number):
         return _numbers(machine, op, left, right, text)
@@ -86,14 +86,15 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     return v.Unknown(_joined(left, op, right, text), is_varying(left) or is_varying(right), flow, offset)
 
 
-def _note_divisor(machine: Machine, divisor: v.Value) -> None:
-    """A divisor that is called like a window's length is one; so is the length of the literal loop it stands in."""
+def _note_divisor(machine: Machine, dividend: v.Value, divisor: v.Value) -> None:
+    """A divisor that is called like a window's length is one; so is the length of the loop that a loss stands in."""
     setting = machine.setting
+    innermost = machine.loops[-1] if machine.loops and flow_of(dividend) is not None else ""
     match divisor:
         case v.Unknown(text=text, flow=None, varying=False, role=None) if names_window(text):
             if text not in setting.windows and "(" not in text:
                 setting.add_window(text, "")
-        case v.Unknown(text=text, flow=None, varying=False, role=None) if text in machine.loops:
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if text == innermost:
             if text not in setting.windows:
                 setting.add_window(text, "")
         case v.Number(value=int(length), counter=False, label=label, unit=unit) if (
@@ -101,7 +102,7 @@ def _note_divisor(machine: Machine, divisor: v.Value) -> None:
         ):
             if label and names_window(label):
                 setting.label(str(length), label)
-            elif str(length) in machine.loops and str(length) not in setting.windows:
+            elif str(length) == innermost and str(length) not in setting.windows:
                 setting.add_window(str(length), "")
 
 

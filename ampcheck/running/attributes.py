@@ -134,7 +134,7 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
         model = as_model(machine, instance)
         return v.Method(model or instance, name)
     prefix = "self" if not instance.id else instance.id
-    value = v.Unknown(f"{prefix}.{name}")
+    value = v.Unknown(f"{prefix}.{name}", base=instance, member=name)
     instance.attributes[name] = value
     return value
 

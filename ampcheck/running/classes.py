@@ -8,7 +8,7 @@ from ampcheck.library import torch as lib
 from ampcheck.running import values as v
 from ampcheck.running.describing import text_of
 
-__all__ = ["class_kind"]
+__all__ = ["class_kind", "has_unseen_base"]
 
 Kind = Literal["scaler", "optimizer", "scheduler", "module", "engine", ""]
 # Classes whose methods another library calls, in an order of its own.
@@ -36,3 +36,14 @@ def class_kind(cls: v.Class) -> Kind:
             if "Lightning" in last or last.endswith(ENGINES):
                 return "engine"
     return ""
+
+
+def has_unseen_base(cls: v.Class) -> bool:
+    """Whether a class inherits methods that are not in this file."""
+    for base in cls.bases:
+        if isinstance(base, v.Class):
+            if has_unseen_base(base):
+                return True
+        elif text_of(base).rsplit(".", 1)[-1] not in ("object", "ABC", "Module", "Generic", "Protocol"):
+            return True
+    return False

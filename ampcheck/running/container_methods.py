@@ -25,7 +25,12 @@ def on_sequence(machine: Machine, it: v.Value, name: str, given: Arguments, node
     match name:
         case "append" | "add" if given.args:
             machine.touch()
-            it.items.append(given.args[0])
+            item = given.args[0]
+            if isinstance(item, v.Parameters) and item.each:
+                item = v.Parameters(
+                    item.models, item.partial, False, item.text
+                )  # one stands for all that follow
+            it.items.append(item)
             return v.NONE
         case "extend" if given.args:
             machine.touch()

@@ -251,6 +251,8 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
             roles.append(f"S:{role.id}")
         elif isinstance(role, v.Seq):
             escape(machine, role.items, into, node)
+        elif isinstance(role, v.DictValue):
+            escape(machine, list(role.items.values()), into, node)
     if roles:
         machine.emit(ev.Escape(site=node.site, roles=tuple(roles), into=into))
 

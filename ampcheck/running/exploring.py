@@ -23,6 +23,8 @@ Signature = tuple[object, tuple[tuple[Event, tuple[Guard, ...], tuple[int, ...]]
 
 # Two options at a time: a fault that needs three of them off their usual value is not looked for.
 MAX_FLIPS = 2
+# Where more options than this matter, they are tried one at a time.
+MANY_OPTIONS = 5
 MAX_RUNS = 256
 MAX_RESTARTS = 10
 
@@ -127,6 +129,7 @@ class _Root:
         pending = [_Plan()]
         seen: set[Signature | None] = set()
         inert: set[str] = set()
+        relevant = 0  # options that change the trace when they alone are not as usual
         for count in itertools.count():
             if not pending:
                 return
@@ -136,6 +139,9 @@ class _Root:
                 )
                 return
             plan = pending.pop(0)
+            crowded = relevant > MANY_OPTIONS
+            if crowded and plan.flips > 1:
+                continue
             choices = Choices(plan.script, plan.deviation)
             trace = self._one(choices, setting)
             if setting.grown:
@@ -157,6 +163,7 @@ class _Root:
             if not news or (plan.deviation is None and signature in seen):
                 continue
             seen.add(signature)
+            relevant += plan.flips == 1 and plan.deviation is None
             yield trace
             if plan.deviation is None and plan.flips < MAX_FLIPS:
                 for text in (t for t in choices.varying if t not in inert):
@@ -165,7 +172,10 @@ class _Root:
                     pending.append(plan_)
             elif plan.deviation is not None and plan.deviation.pattern == "always":
                 atom = choices.varying.get(plan.deviation.text)
-                for pattern in PATTERNS[1:] if atom is None or not atom.monotone else ():
+                once = (
+                    () if (crowded and plan.flips) or (atom is not None and atom.monotone) else PATTERNS[1:]
+                )
+                for pattern in once:
                     deviation = Deviation(plan.deviation.text, pattern)
                     pending.append(replace(plan, deviation=deviation))
 

@@ -19,17 +19,20 @@ BACKWARD = frozenset({"backward"})
 class Layout:
     """Facts about a program's functions and loops.
 
-    `outer`: loops around another loop that holds a backward; `batches`: the innermost loops that hold one;
+    `outer`: loops around another loop that holds a backward; `distant`: loops around an outer one;
+    `batches`: the innermost loops that hold one;
     `idle`: loops with no event in them; `gates`: ifs that an optimizer's step depends on;
     `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
     `roots`: functions that hold part of a step, those first from which the most others are reached;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `eventful`: functions that mention an event, or call one that does; `yielding`: loops with a yield in them;
+    `gated`: loops with a gate in them;
     `holding`: top-level statements that themselves run part of a step.
     """
 
     outer: set[p.Node] = field(default_factory=set)
     outer_sites: set[Site] = field(default_factory=set)
+    distant: set[p.Node] = field(default_factory=set)
     batches: set[p.Node] = field(default_factory=set)
     idle: set[p.Node] = field(default_factory=set)
     gates: set[p.Node] = field(default_factory=set)
@@ -40,6 +43,7 @@ class Layout:
     looping: set[p.Node] = field(default_factory=set)
     eventful: set[p.Node] = field(default_factory=set)
     yielding: set[p.Node] = field(default_factory=set)
+    gated: set[p.Node] = field(default_factory=set)
     holding: set[p.Node] = field(default_factory=set)
 
     @property
@@ -57,8 +61,10 @@ def lay_out(module: p.Module) -> Layout:
         (f for f in graph.functions if f in steps), key=lambda f: graph.reach(f, steps), reverse=True
     )
     _Loops(graph, layout).find(module)
+    _find_distant(graph, layout)
     layout.window_tests = _window_tests(module.body)
     _find_gates(graph, module, layout)
+    layout.gated = {n for n in _loops(module.body) if any(inner in layout.gates for inner in p.walk(*n.body))}
     layout.tails = {f.body[-1] for f in graph.functions if f.body and isinstance(f.body[-1], p.Return)}
     names = graph.names_of(steps)
     for statement in module.body:
@@ -107,6 +113,16 @@ class _Loops:
                 layout.batches.add(loop)
             elif not (mentions(*loop.body) & EVENT_NAMES or callees(*loop.body) & self.eventful):
                 layout.idle.add(loop)
+
+
+def _find_distant(graph: CallGraph, layout: Layout) -> None:
+    holders = {f for f in graph.functions if any(n in layout.outer for n in _loops(f.body))}
+    names = graph.names_of(graph.with_callers(holders))
+    for loop in layout.outer:
+        if isinstance(loop, (p.For, p.While)):
+            inside = any(n in layout.outer for n in _loops(loop.body))
+            if inside or callees(*loop.body) & names:
+                layout.distant.add(loop)
 
 
 def _loops(body: tuple[p.Stmt, ...]) -> list[p.For | p.While]:

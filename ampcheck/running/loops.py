@@ -17,13 +17,14 @@ __all__ = ["run_for", "run_while"]
 def run_for(machine: Machine, node: p.For) -> None:
     iterable = machine.evaluate(node.iterable)
     outer = machine.is_outer(node)
-    # Where no backward is in the loop, one item of what cannot be seen stands for all.
-    single = not machine.is_over_batches(node) and not outer and node not in machine.layout.yielding
+    single = not outer and _has_one_for_all(machine, node)
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
     machine.loop_nodes.append(node)
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
+            if index and counted and node in machine.layout.distant:
+                break  # two epochs are enough: what is around them is not repeated
             begin = partial(bind_target, machine, node.target, value)
             if not _iteration(machine, node, index, counted, begin):
                 return
@@ -31,6 +32,12 @@ def run_for(machine: Machine, node: p.For) -> None:
     finally:
         machine.loops.pop()
         machine.loop_nodes.pop()
+
+
+def _has_one_for_all(machine: Machine, node: p.For) -> bool:
+    """Whether one item of what cannot be seen stands for all: no backward, no boundary and no yield is in the loop."""
+    layout = machine.layout
+    return not machine.is_over_batches(node) and node not in layout.gated and node not in layout.yielding
 
 
 def _window_of(iterable: v.Value) -> str:
@@ -71,7 +78,7 @@ def run_while(machine: Machine, node: p.While) -> None:
     rounds = 2 if outer else machine.setting.batches
     machine.loops.append("")
     try:
-        for index in range(rounds):
+        for index in range(1 if node in machine.layout.distant else rounds):
             test = machine.evaluate(node.test)
             if isinstance(test, (v.Truth, v.Number, v.Const)):
                 holds, _ = truth(machine, test, node.test.site)

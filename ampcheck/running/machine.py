@@ -81,6 +81,7 @@ class Machine(ABC):
         self.state = State()
         self.records: list[Record] = []
         self.roles: dict[str, Role] = {}
+        self.objects: dict[str, v.Value] = {}
         self.guards: list[Guard] = []
         self.calls: list[Site] = []
         self.path: list[tuple[Site, int]] = []
@@ -279,6 +280,13 @@ class Machine(ABC):
             self.touch()
         self.roles[name] = replace(role, id=name)
         return name
+
+    def name_object(self, name: str, thing: v.Value) -> str:
+        """A name for an object that no other object of this run has: two functions may both call theirs ``model``."""
+        number, free = 2, name
+        while self.objects.setdefault(free, thing) is not thing:
+            free, number = f"{name}#{number}", number + 1
+        return free
 
     def optimizers(self) -> tuple[Role, ...]:
         """The optimizers known so far, in this run or in an earlier run of the same root."""

@@ -14,6 +14,7 @@ from ampcheck.running import builtins as known
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.classes import class_kind, has_unseen_base
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
@@ -84,7 +85,7 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if built is not None:
         return built
     if not _is_harmless(last):
-        emitting.escape(machine, given.all, last, node)
+        emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
     text = machine.text(node)
     arguments = ", ".join(
         [text_of(a) for a in given.args] + [f"{k}={text_of(a)}" for k, a in given.keywords.items()]
@@ -120,6 +121,18 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+def _held(callee: v.Value, given: Arguments) -> list[v.Value]:
+    """What unseen code gets at through objects of the project: those it is given, or whose unseen method it is."""
+    objects = [a for a in given.all if isinstance(a, v.Instance)]
+    if (
+        isinstance(callee, v.Unknown)
+        and isinstance(callee.base, v.Instance)
+        and has_unseen_base(callee.base.cls)
+    ):
+        objects.append(callee.base)
+    return [value for one in objects if class_kind(one.cls) != "module" for value in one.attributes.values()]
 
 
 def _holds_gradients(value: v.Value) -> bool:

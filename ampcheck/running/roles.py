@@ -105,7 +105,7 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
         case v.Method(receiver=v.Model() as owner, name=part):
             return v.Model(f"{owner.id}.{part}", owner.wrapper, owner.bypassed)
         case v.Instance():
-            name = value.id or value.cls.node.name
+            name = machine.name_object(value.id or value.cls.node.name, value)
             machine.add_role(Role(name, "model", name))
             return v.Model(name, instance=value)
         case v.Unknown():
