@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck import registry
@@ -106,8 +106,7 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
         if not passes_gate(data):
             return [], None
         if path.endswith(".ipynb"):
-            # Not read yet, so not called clean either.
-            raise Unreadable("a notebook: not analysed yet; export it as a script to have it checked")
+            return _notebook(path, rules), None
         module, exploration = _analyse(path, data)
         traces = [*_declarations(module), *exploration.traces]
         return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
@@ -116,6 +115,12 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
     except Exception as error:  # a bug of ours in one file must not hide the others
         message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
         return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+
+
+def _notebook(path: str, rules: Sequence[Rule]) -> list[Finding]:
+    """Notebooks are not read yet, and not called clean either: a note says so."""
+    message = "a notebook: not analysed yet; export it as a script to have it checked"
+    return [replace(f, severity="note") for f in _about_analysis(rules, "AMP900", path, message)]
 
 
 def _spelled(error: Exception) -> str:

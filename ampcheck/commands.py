@@ -99,29 +99,27 @@ def new(options: Namespace) -> int:
         return refuse(str(error))
     for path in made:
         print(f"made {path}")
-    print("next: write the rule and its fixtures, then `python -m ampcheck.pages`")
+    print("next: its fixtures, then the rule, then `python -m ampcheck.pages` (docs/adding-a-rule.md)")
     return CLEAN
 
 
 def _lint(options: Namespace) -> Report:
     """Check the paths that exist; the others are failures of the report."""
-    from ampcheck.check import Options, check_paths
+    from ampcheck.check import Options, check_paths, python_files
     from ampcheck.report.progress import Progress
 
     known = registry.load()
-    chosen = Options(
-        select=registry.select(options.select, known),
-        ignore=registry.select(options.ignore, known),
-        possible=options.possible,
-    )
+    select, ignore = registry.select(options.select, known), registry.select(options.ignore, known)
+    if not (select or {rule.code for rule in known}) - ignore:
+        raise registry.UnknownRuleError("no rule is left: --ignore takes away all that --select names")
+    chosen = Options(select, ignore, options.possible)
     present = [path for path in options.paths if os.path.exists(path)]
     missing = [Failure(path, "no such file or directory") for path in options.paths if path not in present]
+    missing += [Failure(path, "no Python file found") for path in present if not any(python_files([path]))]
     report = Report()
     if present:
         with Progress("checking", sys.stderr) as progress:
             report = check_paths(present, options=chosen, on_file=progress.advance)
-        if not report.files and not report.failures:
-            missing += [Failure(path, "no Python file found") for path in present]
     return replace(report, failures=(*report.failures, *missing))
 
 

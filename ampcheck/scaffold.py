@@ -96,11 +96,17 @@ def new(
         raise ScaffoldError(f"{name!r} is not a name of a rule; names read like clip-before-unscale")
     if code is not None and not re.fullmatch(r"AMP[1-9][0-9]{2}", code):
         raise ScaffoldError(f"{code!r} is not a code; codes read like AMP124")
-    taken = {known: rule for rule in registry.built_in() for known in (rule.code, rule.name)}
+    taken = {
+        known: f"{rule.code} {rule.name}" for rule in registry.built_in() for known in (rule.code, rule.name)
+    }
+    # An ampcheck that is installed from elsewhere does not know what this checkout has come to hold.
+    for path in sorted((checkout / "rules").glob("*.py")):
+        for found in re.findall(r'^    (?:code|name) = "([^"]+)"', path.read_text("utf-8"), re.MULTILINE):
+            taken.setdefault(found, str(path))
     code = code or next_code(series, taken)
     for wanted in (name, code):
         if wanted in taken:
-            raise ScaffoldError(f"{wanted} is taken by {taken[wanted].code} {taken[wanted].name}")
+            raise ScaffoldError(f"{wanted} is taken by {taken[wanted]}")
     stem = name.replace("-", "_")
     words = {
         "name": name,

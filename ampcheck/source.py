@@ -60,8 +60,8 @@ def read_bytes(path: str) -> bytes:
 
 
 def passes_gate(data: bytes) -> bool:
-    """Whether a file can hold a training step at all."""
-    return any(token in data for token in TOKENS)
+    """Whether a file can hold a training step at all; one with null bytes is for the decoder to refuse."""
+    return b"\0" in data or any(token in data for token in TOKENS)
 
 
 def decode(path: str, data: bytes) -> Source:

@@ -83,17 +83,20 @@ def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
 def _finding(
     rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]
 ) -> Finding:
-    certain = [(run, violation) for run, violation in broken if violation.certain]
-    for run, violation in certain:
-        same = [r for r in runs if r.trace.root == run.trace.root and r.agrees(run)]
-        if all(r.violations.get(rule.code) for r in same if r.reaches(site) and r.trains >= run.trains):
-            return _report(rule, site, run, violation, "certain", runs)
+    certain = [pair for pair in broken if pair[1].certain and _always_breaks(rule, site, pair[0], runs)]
     run, violation = (certain or broken)[0]
-    return _report(rule, site, run, violation, "possible", runs)
+    condition = _condition(certain or broken)
+    return _report(rule, site, run, violation, "certain" if certain else "possible", condition)
+
+
+def _always_breaks(rule: Rule, site: Site, run: _Judged, runs: Sequence[_Judged]) -> bool:
+    """Whether the rule is broken in every run of a run's configuration that reaches the place."""
+    same = [r for r in runs if r.trace.root == run.trace.root and r.agrees(run)]
+    return all(r.violations.get(rule.code) for r in same if r.reaches(site) and r.trains >= run.trains)
 
 
 def _report(
-    rule: Rule, site: Site, run: _Judged, violation: Violation, verdict: Verdict, runs: Sequence[_Judged]
+    rule: Rule, site: Site, run: _Judged, violation: Violation, verdict: Verdict, condition: str
 ) -> Finding:
     return Finding(
         rule.code,
@@ -102,21 +105,26 @@ def _report(
         verdict,
         site,
         violation.message,
-        _condition(run.trace, violation),
+        condition,
         rule.hint,
         Witness(run.trace, violation.record, violation.steps),
     )
 
 
-def _condition(trace: Trace, violation: Violation) -> str:
-    """The invariant choices that the story's events depend on, as people read them."""
+def _condition(broken: Sequence[tuple[_Judged, Violation]]) -> str:
+    """The invariant choices that the story's events depend on, as people read them.
+
+    An option that the finding does not depend on, since it is there either way, is no condition of it.
+    """
+    run, violation = broken[0]
     guards: dict[str, Guard] = {}
-    invariant = {g.text: g.holds for g in trace.choices}
+    invariant = {g.text for g in run.trace.choices}
     for index in sorted({violation.record, *violation.steps}):
-        for guard in trace.records[index].guards:
+        for guard in run.trace.records[index].guards:
             if not guard.varying and not guard.boundary and guard.text in invariant:
                 guards.setdefault(guard.text, guard)
+    chosen = [{(g.text, g.holds) for g in other.trace.choices if not g.varying} for other, _ in broken]
+    needed = [g for g in guards.values() if not any((g.text, not g.holds) in choices for choices in chosen)]
     return " and ".join(
-        g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}"
-        for g in guards.values()
+        g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}" for g in needed
     )

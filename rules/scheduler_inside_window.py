@@ -40,7 +40,7 @@ class SchedulerInsideWindow(Rule):
     ```
 
     ## Known problems
-    A schedule whose length was multiplied by K on purpose cannot be told apart; suppress the finding there.
+    A schedule whose length was multiplied by K on purpose cannot be told apart; leave the rule out there (`--ignore`).
 
     ## References
     - [How to adjust learning rate](https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate)

@@ -12,7 +12,7 @@ class UnreadableFile(Rule):
     """A file could not be read as Python.
 
     ## What it does
-    Reports a file that is not Python, cannot be decoded, or is no notebook. Other files are still checked.
+    Reports a file that is not Python, cannot be decoded, or is a notebook. Other files are still checked.
 
     ## Why is this bad
     What was not analysed must not look clean.
