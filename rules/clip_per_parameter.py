@@ -32,7 +32,7 @@ class ClipPerParameter(Rule):
     ```
 
     ## Known problems
-    Clipping by layer is sometimes meant, and some fused optimizers allow nothing else; suppress it there.
+    Clipping by layer is sometimes meant, and some fused optimizers allow nothing else; leave the rule out there.
 
     ## References
     - [clip_grad_norm_](https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html): the norm is

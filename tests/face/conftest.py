@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ampcheck.check import python_files
 from ampcheck.events import Backward, Clip, Loss, Site, Step, Unit
 from ampcheck.finding import Finding, Report, Witness
 from tests.face.traces import trace_of
@@ -74,7 +75,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[tuple[li
             return report
 
         module = ModuleType("ampcheck.check")
-        vars(module).update(Options=Options, check_paths=check_paths)
+        vars(module).update(Options=Options, check_paths=check_paths, python_files=python_files)
         monkeypatch.setitem(sys.modules, "ampcheck.check", module)
         return asked
 
