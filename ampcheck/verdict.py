@@ -7,7 +7,7 @@ itself leant on a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ampcheck.events import Site, Step
@@ -55,10 +55,14 @@ class _Judged:
             tuple((r.event, r.guards, r.iteration) for r in trace.records),
         )
 
-    def agrees(self, other: _Judged) -> bool:
-        """Whether no invariant choice of this run contradicts one of the other's."""
-        chosen = {g.text: g.holds for g in other.trace.choices if not g.varying}
-        return all(chosen.get(g.text, g.holds) == g.holds for g in self.trace.choices if not g.varying)
+    @property
+    def choices(self) -> dict[str, bool]:
+        """The invariant choices by the tests' texts."""
+        return {g.text: g.holds for g in self.trace.choices if not g.varying}
+
+    def agrees(self, chosen: Mapping[str, bool]) -> bool:
+        """Whether no invariant choice of this run contradicts these."""
+        return all(chosen.get(text, holds) == holds for text, holds in self.choices.items())
 
     @property
     def trains(self) -> bool:
@@ -90,9 +94,21 @@ def _finding(
 
 
 def _always_breaks(rule: Rule, site: Site, run: _Judged, runs: Sequence[_Judged]) -> bool:
-    """Whether the rule is broken in every run of a run's configuration that reaches the place."""
-    same = [r for r in runs if r.trace.root == run.trace.root and r.agrees(run)]
-    return all(r.violations.get(rule.code) for r in same if r.reaches(site) and r.trains >= run.trains)
+    """Whether some configuration that a run belongs to breaks the rule in every run that reaches the place.
+
+    A run that does not break it is left out by an option that the others leave open: both ways of it are explored.
+    """
+    same = [r for r in runs if r.trace.root == run.trace.root and r.reaches(site) and r.trains >= run.trains]
+    chosen = run.choices
+    while True:
+        compatible = [r for r in same if r.agrees(chosen)]
+        right = next((r for r in compatible if not r.violations.get(rule.code)), None)
+        if right is None:
+            return True
+        left_open = next(((t, holds) for t, holds in right.choices.items() if t not in chosen), None)
+        if left_open is None:
+            return False
+        chosen = {**chosen, left_open[0]: not left_open[1]}
 
 
 def _report(

@@ -61,6 +61,7 @@ class _Slice:
             if isinstance(f, p.FunctionDef)
         }
         self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
+        self._yielding: set[p.Stmt] = set()
         size = -1
         while len(self.names) + len(self.holders) != size:
             size = len(self.names) + len(self.holders)
@@ -90,7 +91,7 @@ class _Slice:
         self._follow_gradients(statement, bound, used)
         inside = [self._block(block) for block in _blocks(statement)]
         matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES or used & self.holders)
-        if isinstance(statement, p.ExprStmt) and _yields(statement):
+        if isinstance(statement, p.ExprStmt) and statement in self._yielding:
             matters = self._holds
         elif isinstance(statement, p.ExprStmt):
             matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
@@ -128,6 +129,8 @@ class _Slice:
         for node in p.walk(*heads):
             if isinstance(node, p.NamedExpr):
                 bound |= _bound(node.target)
+            elif isinstance(node, p.Yield):
+                self._yielding.add(statement)
         self._facts[statement] = bound, _mentioned(heads)
         return self._facts[statement]
 
@@ -236,14 +239,14 @@ def _called(node: p.Call) -> str:
 
 def _only_reports(value: p.Expr, holders: set[str]) -> bool:
     """Whether an expression only prints or logs, with no event in it and no call of a function that holds one."""
-    if not isinstance(value, p.Call) or _has_events(value):
+    root: p.Expr = value.func if isinstance(value, p.Call) else value
+    while isinstance(root, p.Attribute):
+        root = root.value
+    if not isinstance(value, p.Call) or not isinstance(root, p.Name) or root.id.lower() not in REPORTERS:
         return False
     if any(isinstance(n, p.Call) and _called(n) in holders for n in p.walk(value)):
         return False
-    root: p.Expr = value.func
-    while isinstance(root, p.Attribute):
-        root = root.value
-    return isinstance(root, p.Name) and root.id.lower() in REPORTERS
+    return not _has_events(value)
 
 
 def _has_events(node: p.Node) -> bool:
