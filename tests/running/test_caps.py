@@ -13,10 +13,10 @@ OPTIONS = "\n".join(
     for i in range(16)
 )
 
-# 12³ backwards a micro-batch.
-DOZEN = list(range(12))
+# 15³ backwards a micro-batch, more than a run may hold.
+FIFTEEN = list(range(15))
 MANY = (
-    f"for a in {DOZEN}:\n    for b in {DOZEN}:\n        for c in {DOZEN}:\n"
+    f"for a in {FIFTEEN}:\n    for b in {FIFTEEN}:\n        for c in {FIFTEEN}:\n"
     "            model(x).mean().backward()"
 )
 
