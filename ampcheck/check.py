@@ -108,7 +108,7 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
         if path.endswith(".ipynb"):
             return _notebook(path, rules), None
         module, exploration = _analyse(path, data)
-        traces = [*_declarations(module), *exploration.traces]
+        traces = [*_declarations(module), *exploration.traces, *exploration.repeats]
         return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
     except Unreadable as error:
         return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))

@@ -60,6 +60,11 @@ class _Judged:
         """The invariant choices by the tests' texts."""
         return {g.text: g.holds for g in self.trace.choices if not g.varying}
 
+    @property
+    def varying(self) -> frozenset[tuple[str, bool]]:
+        """The varying test that comes out otherwise than usual, if any."""
+        return frozenset((g.text, g.holds) for g in self.trace.choices if g.varying)
+
     def agrees(self, chosen: Mapping[str, bool]) -> bool:
         """Whether no invariant choice of this run contradicts these."""
         return all(chosen.get(text, holds) == holds for text, holds in self.choices.items())
@@ -96,7 +101,8 @@ def _finding(
 def _always_breaks(rule: Rule, site: Site, run: _Judged, runs: Sequence[_Judged]) -> bool:
     """Whether some configuration that a run belongs to breaks the rule in every run that reaches the place.
 
-    A run that does not break it is left out by an option that the others leave open: both ways of it are explored.
+    A run that does not break it is left out by an option that the others leave open, provided that the other way of
+    it was run too, with the same varying choice: what was not run proves nothing.
     """
     same = [r for r in runs if r.trace.root == run.trace.root and r.reaches(site) and r.trains >= run.trains]
     chosen = run.choices
@@ -105,10 +111,15 @@ def _always_breaks(rule: Rule, site: Site, run: _Judged, runs: Sequence[_Judged]
         right = next((r for r in compatible if not r.violations.get(rule.code)), None)
         if right is None:
             return True
-        left_open = next(((t, holds) for t, holds in right.choices.items() if t not in chosen), None)
-        if left_open is None:
+        for text, holds in right.choices.items():
+            other_way = (
+                r.choices.get(text) == (not holds) and r.varying == right.varying for r in compatible
+            )
+            if text not in chosen and any(other_way):
+                chosen = {**chosen, text: not holds}
+                break
+        else:
             return False
-        chosen = {**chosen, left_open[0]: not left_open[1]}
 
 
 def _report(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ampcheck import verdict
+from ampcheck.check import Options, check_paths
 from ampcheck.events import Clip
 from ampcheck.finding import Finding
 from ampcheck.rule import Rule, Violation
@@ -194,3 +196,53 @@ def test_boundaries_and_varying_tests_are_no_condition(guard: Guard) -> None:
 
 def test_nothing_to_judge() -> None:
     assert judge() == []
+
+
+RESCUED = """
+import torch
+import torch.nn.functional as F
+
+
+def train(model, loader, args):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    losses = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        if x.shape[0] != 7:
+            scaler.unscale_(optimizer)
+            {option}
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+@pytest.mark.parametrize("option", ["pass", "if args.keep:\n                losses.append(loss)"])
+def test_an_option_without_effect_makes_no_finding_certain(tmp_path: Path, option: str) -> None:
+    """Batches of seven are clipped too early, all others are not; whether losses are kept has no say in it."""
+    path = tmp_path / "train.py"
+    path.write_text(RESCUED.format(option=option))
+    found = check_paths([str(path)], options=Options(possible=True)).findings
+    assert [(f.code, f.verdict) for f in found] == [("AMP101", "possible")]
+
+
+def test_an_option_that_ends_the_training_does_not_excuse_the_rest(tmp_path: Path) -> None:
+    """With `dry_run` the loop is left before the second window; without it the missing update is certain."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import torch\n\n\ndef train(model, loader, args):\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        '    scaler = torch.amp.GradScaler("cuda")\n'
+        "    for i, (x, y) in enumerate(loader):\n"
+        "        optimizer.zero_grad()\n"
+        "        scaler.scale(torch.nn.functional.mse_loss(model(x), y)).backward()\n"
+        "        scaler.step(optimizer)\n"
+        "        if i % args.log_every == 0:\n"
+        "            if args.dry_run:\n"
+        "                break\n"
+    )
+    found = check_paths([str(path)], options=Options(possible=True)).findings
+    assert [(f.code, f.verdict) for f in found] == [("AMP112", "certain")]

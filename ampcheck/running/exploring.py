@@ -40,9 +40,14 @@ class Truncation:
 
 @dataclass(slots=True)
 class Exploration:
-    """The traces of a program's roots, and what was cut short."""
+    """The traces of a program's roots, and what was cut short.
+
+    `repeats` are runs with other choices but the events of one of the traces: they show that a choice changes nothing,
+    which a verdict must know.
+    """
 
     traces: list[Trace] = field(default_factory=list)
+    repeats: list[Trace] = field(default_factory=list)
     truncations: list[Truncation] = field(default_factory=list)
 
 
@@ -105,6 +110,7 @@ class _Root:
         self.name = root.name if root is not None else "the module"
         self.site = root.site if root is not None else Site(module.path, 1, 1, 1, 1)
         self.entered: set[p.Node] = set()
+        self.repeats: list[Trace] = []
 
     def run(self) -> set[p.Node]:
         """Explore with growing settings until nothing new turns up; the functions that were entered."""
@@ -112,12 +118,14 @@ class _Root:
         traces: list[Trace] = []
         for _ in range(MAX_RESTARTS):
             setting.grown = False
+            self.repeats.clear()
             traces = list(self._runs(setting))
             if not setting.grown:
                 break
         if not traces:
             self._truncate("no combination of its options gets past its own checks, so nothing of it was run")
         self.result.traces += traces
+        self.result.repeats += self.repeats
         return self.entered
 
     def _runs(self, setting: Setting) -> Iterator[Trace]:
@@ -161,6 +169,7 @@ class _Root:
             if not news and plan.deviation is not None:
                 inert.add(plan.deviation.text)
             if not news or (plan.deviation is None and signature in seen):
+                self.repeats.append(trace)
                 continue
             seen.add(signature)
             relevant += plan.flips == 1 and plan.deviation is None
