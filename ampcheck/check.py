@@ -12,7 +12,7 @@ from ampcheck.events import Deprecated, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
 from ampcheck.library.torch import deprecated
-from ampcheck.lowering import lower
+from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
@@ -52,10 +52,11 @@ def check_paths(
     findings: list[Finding] = []
     failures: list[Failure] = []
     count = 0
+    project = Project()
     for path in python_files(paths):
         if on_file is not None:
             on_file(path)
-        found, failure = _check_file(path, rules)
+        found, failure = _check_file(path, rules, project)
         findings += [f for f in found if options.wants(f)]
         if failure is not None:
             failures.append(failure)
@@ -91,23 +92,23 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    module, exploration = _analyse(path, data)
+    module, exploration = _analyse(path, data, Project())
     return (*_declarations(module), *exploration.traces)
 
 
-def _analyse(path: str, data: bytes) -> tuple[p.Module, Exploration]:
-    module = lower(decode(path, data))
-    return module, explore(module)
+def _analyse(path: str, data: bytes, project: Project) -> tuple[p.Module, Exploration]:
+    program = project.program(decode(path, data))
+    return program.main, explore(program)
 
 
-def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failure | None]:
+def _check_file(path: str, rules: Sequence[Rule], project: Project) -> tuple[list[Finding], Failure | None]:
     try:
         data = read_bytes(path)
         if not passes_gate(data):
             return [], None
         if path.endswith(".ipynb"):
             return _notebook(path, rules), None
-        module, exploration = _analyse(path, data)
+        module, exploration = _analyse(path, data, project)
         traces = [*_declarations(module), *exploration.traces, *exploration.repeats]
         return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
     except Unreadable as error:

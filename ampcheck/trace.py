@@ -62,6 +62,7 @@ class Role:
 
     `kind`: scaler, optimizer, scheduler, model, average.  `detail`: the class, or for a model its wrapper.
     `models`: whose parameters an optimizer holds, empty when unknown.  `partial`: it holds only some of them.
+    `engine`: the library's engine that owns it ("deepspeed-zero1"), "" for nobody's.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Role:
     models: tuple[str, ...] = ()
     partial: bool = False
     site: Site | None = None
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

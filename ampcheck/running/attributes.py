@@ -10,10 +10,11 @@ from ampcheck.running.arithmetic import coerce
 from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.importing import imported, member_of
 from ampcheck.running.machine import Frame, Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.role_methods import SAME
-from ampcheck.running.roles import as_model
+from ampcheck.running.roles import as_model, wrapped
 from ampcheck.running.truth import truth
 
 __all__ = ["attribute", "item", "store_attribute"]
@@ -27,7 +28,9 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
     """``value.name``."""
     match value:
         case v.Lib(name=dotted):
-            return v.Lib(f"{dotted}.{name}")
+            return imported(machine, "", f"{dotted}.{name}")
+        case v.Namespace():
+            return member_of(machine, value, name)
         case v.Instance():
             return _of_instance(machine, value, name)
         case v.Class():
@@ -125,6 +128,9 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
         return _bound(machine, instance, member)
     if member is not None:
         return member
+    inner = wrapped(instance)
+    if inner is not None:
+        return attribute(machine, inner, name)
     from_body = _assigned_elsewhere(machine, instance, name)
     if from_body is not None:
         return from_body

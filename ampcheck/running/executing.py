@@ -10,6 +10,7 @@ from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.assigning import run_assign, run_augmented
 from ampcheck.running.describing import is_varying
+from ampcheck.running.importing import imported, starred
 from ampcheck.running.looping import bind_target
 from ampcheck.running.loops import run_for, run_while
 from ampcheck.running.machine import Infeasible, Machine, Signal
@@ -170,8 +171,11 @@ def _class(machine: Machine, node: p.ClassDef) -> None:
 
 def _import(machine: Machine, node: p.Import) -> None:
     for name, dotted in node.names:
-        if name != "*":
-            machine.store(machine.frame.names, name, v.Lib(dotted))
+        if name == "*":
+            for star, value in starred(machine, node.site.path):
+                machine.store(machine.frame.names, star, value)
+        else:
+            machine.store(machine.frame.names, name, imported(machine, node.site.path, dotted))
 
 
 def _delete(machine: Machine, node: p.Delete) -> None:

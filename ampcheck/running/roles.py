@@ -30,7 +30,9 @@ __all__ = [
     "overlaps",
     "owners_of",
     "parameters_of",
+    "role_of",
     "wrap",
+    "wrapped",
 ]
 
 
@@ -62,7 +64,7 @@ def build_optimizer(
 
 def build_scheduler(machine: Machine, cls: str, args: Iterable[v.Value], node: p.Node) -> v.Value:
     """A learning-rate scheduler that is constructed here."""
-    found = tuple(a.id for a in map(_role, args) if isinstance(a, v.Optimizer))
+    found = tuple(a.id for a in map(role_of, args) if isinstance(a, v.Optimizer))
     counts = lib.SCHEDULERS.get(cls, "unknown")
     name = machine.hint or cls
     role = Role(name, "scheduler", name, True, cls, site=node.site)
@@ -92,13 +94,33 @@ def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node) -> v.Valu
     return wrapped
 
 
-def _role(value: v.Value) -> v.Value:
-    return value.role if isinstance(value, v.Unknown) and value.role is not None else value
+def role_of(value: v.Value) -> v.Value:
+    """What a value turned out to be; an object of a library's wrapper class stands for what it wraps."""
+    if isinstance(value, v.Unknown) and value.role is not None:
+        value = value.role
+    while isinstance(value, v.Instance):
+        inner = wrapped(value)
+        if inner is None:
+            break
+        value = inner.role if isinstance(inner, v.Unknown) and inner.role is not None else inner
+    return value
+
+
+def wrapped(instance: v.Instance) -> v.Value | None:
+    """What an object of a library's wrapper class wraps: its class names the attribute in ``__wraps__``."""
+    classes = [instance.cls]
+    while classes:
+        cls = classes.pop(0)
+        name = cls.members.get("__wraps__")
+        if isinstance(name, v.Const):
+            return instance.attributes.get(name.value)
+        classes += [base for base in cls.bases if isinstance(base, v.Class)]
+    return None
 
 
 def as_model(machine: Machine, value: v.Value) -> v.Model | None:
     """The model that a value is, promoted if it is unknown so far."""
-    value = _role(value)
+    value = role_of(value)
     match value:
         case v.Model():
             return value
@@ -122,7 +144,7 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
 
 def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Optimizer | None:
     """The optimizer that a value is: by its definition, else by its name (`forced`: by how it is used)."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Optimizer):
         return role
     if forced and isinstance(value, v.Unknown) and isinstance(role, v.Model) and role.id == value.text:
@@ -144,7 +166,7 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
 
 def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scaler | None:
     """The loss scaler that a value is: by its definition, else by its name (`forced`: by how it is used)."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Scaler):
         return role
     if not isinstance(role, v.Unknown) or not (forced or names_scaler(role.text)):
@@ -157,7 +179,7 @@ def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scale
 
 def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
     """The scheduler that a value is: by its definition, else by its name."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Scheduler):
         return role
     if not isinstance(role, v.Unknown) or not names_scheduler(role.text):
@@ -169,7 +191,7 @@ def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
 
 def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
     """The parameters that an argument names: ``model.parameters()``, lists of groups, chains; None when unknown."""
-    value = _role(value)
+    value = role_of(value)
     match value:
         case v.Parameters():
             return value

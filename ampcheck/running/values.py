@@ -35,6 +35,7 @@ __all__ = [
     "Lib",
     "Method",
     "Model",
+    "Namespace",
     "Number",
     "Optimizer",
     "Parameters",
@@ -177,6 +178,14 @@ class Lib(Value):
     """Something imported, by its dotted name."""
 
     name: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Namespace(Value):
+    """A module of the project or of a library model, by its dotted name and file."""
+
+    name: str
+    path: str
 
 
 @dataclass(slots=True, eq=False, repr=False)
