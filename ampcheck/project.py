@@ -47,7 +47,7 @@ class Project:
     """Files read so far.  One serves a whole check."""
 
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
-    _modules: dict[tuple[str, frozenset[str]], p.Module | None] = field(default_factory=dict)
+    _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: dict[tuple[str, str], Link | None] = field(default_factory=dict)
     _eventful: dict[Link, bool] = field(default_factory=dict)
 
@@ -74,16 +74,18 @@ class Project:
                 pass  # it has a finding of its own when it is checked itself
         return self._files[path]
 
-    def module(self, path: str, wanted: frozenset[str]) -> p.Module | None:
+    def module(self, path: str, wanted: frozenset[str], hooks: frozenset[str]) -> p.Module | None:
         """The core program of some definitions of a file."""
-        key = path, wanted
+        key = path, wanted, hooks
         if key not in self._modules:
             self._modules[key] = None
             known = self._read(path)
             if known is not None and known[0].tree is not None:
                 source, facts = known
                 with suppress(Unreadable):
-                    self._modules[key] = lower(source, facts, self.holders(path), wanted)
+                    if p.Program.is_model(path):
+                        hooks |= {"__wraps__"}
+                    self._modules[key] = lower(source, facts, self.holders(path), wanted, hooks)
         return self._modules[key]
 
     # --- names ------------------------------------------------------------------------------------------------
@@ -224,6 +226,25 @@ def _is_network(piece: Piece) -> bool:
     )
 
 
+def _bases(piece: Piece) -> list[str]:
+    """A class's bases as dotted names."""
+    bases = piece.statement.bases if isinstance(piece.statement, ast.ClassDef) else []
+    plain = [base.value if isinstance(base, ast.Subscript) else base for base in bases]
+    return [ast.unparse(base) for base in plain if isinstance(base, (ast.Name, ast.Attribute))]
+
+
+def _own_attributes(piece: Piece) -> set[str]:
+    """The attributes of ``self`` that a class mentions, and the names bound in its body."""
+    found: set[str] = set()
+    for node in ast.walk(piece.statement):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            found.add(node.attr)
+    for statement in getattr(piece.statement, "body", []):
+        if isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return found
+
+
 class _Assembly:
     """Puts a program together, breadth first from its main file."""
 
@@ -239,18 +260,51 @@ class _Assembly:
     def run(self) -> p.Program:
         project = self.project
         facts = project.outline(os.path.normpath(self.path))
-        main = lower(self.source, facts, project.holders(os.path.normpath(self.path)))
+        hooks = self._hooks(facts)
+        main = lower(self.source, facts, project.holders(os.path.normpath(self.path)), hooks=hooks)
         modules = {main.path: main}
         self._follow(main, os.path.normpath(self.path), 0)
         done: dict[str, frozenset[str]] = {}
         while pending := [path for path, names in self.wanted.items() if done.get(path) != frozenset(names)]:
             path = pending[0]
             names = done[path] = frozenset(self.wanted[path])
-            module = project.module(path, names)
+            module = project.module(path, names, hooks)
             if module is not None:
                 modules[path] = module
                 self._follow(module, path, self.distance[path])
         return p.Program(main, modules, self.links, self.missing)
+
+    def _hooks(self, facts: Outline) -> frozenset[str]:
+        """The attributes of ``self`` by which the file's classes work together with base classes of other files."""
+        hooks: set[str] = set()
+        seen: set[Link] = set()
+        path = os.path.normpath(self.path)
+        pending = [(path, piece) for piece in facts.pieces if piece.is_class]
+        while pending:
+            path, piece = pending.pop()
+            for base in _bases(piece):
+                names = self.project.outline(path)
+                origin = names.imports.get(base.split(".")[0])
+                if base in names.exports:
+                    link: Link | None = Link(path, base)
+                else:
+                    link = (
+                        self.project.find(path, origin + base[len(base.split(".")[0]) :]) if origin else None
+                    )
+                if link is None or not link.name or link in seen:
+                    continue
+                seen.add(link)
+                parent = self.project.outline(link.path).exports.get(link.name)
+                if parent is not None and parent.is_class:
+                    pending.append((link.path, parent))
+        if all(link.path == os.path.normpath(self.path) for link in seen):
+            return frozenset()
+        for piece in facts.pieces:
+            if piece.is_class:
+                hooks |= _own_attributes(piece)
+        for link in seen:
+            hooks |= _own_attributes(self.project.outline(link.path).exports[link.name])
+        return frozenset(hooks | {"__wraps__"})
 
     def _follow(self, module: p.Module, path: str, distance: int) -> None:
         """Resolve what a module's kept statements mention of its imports."""

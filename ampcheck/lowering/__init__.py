@@ -20,18 +20,20 @@ def lower(
     facts: Outline | None = None,
     holders: frozenset[str] = frozenset(),
     wanted: frozenset[str] | None = None,
+    hooks: frozenset[str] = frozenset(),
 ) -> p.Module:
     """The sliced core program of a file; raises Unreadable where libcst cannot parse it either.
 
     `facts` is its outline where somebody has it already; `holders` are imported names whose definitions hold
-    events; with `wanted`, only these definitions are read, and what they refer to.
+    events; with `wanted`, only these definitions are read, and what they refer to.  `hooks` are attributes by which
+    classes of several files work together: what is bound to them matters.
     """
     body: list[p.Stmt] = []
     try:
         for segment in select(source, facts or outline(source), holders, wanted):
             body += _lower_segment(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)
-        return slice_module(module, holders, wanted or frozenset())
+        return slice_module(module, holders, hooks | (wanted or frozenset()))
     except RecursionError:
         raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
     except (SyntaxError, ValueError, cst.CSTValidationError) as error:
