@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ampcheck import program as p
 from ampcheck.imports import may_be_local, module_file, search_folders, submodule
-from ampcheck.library.models import model_file, model_of
+from ampcheck.library.models import ENGINE_NAMES, model_file, model_of
 from ampcheck.lowering import lower
 from ampcheck.lowering.names import EVENT_NAMES
 from ampcheck.lowering.outline import Outline, Piece, outline
@@ -326,6 +326,10 @@ class _Assembly:
             if name.startswith("*"):
                 self._star(path, module.path, dotted, mentioned, distance)
             elif name in mentioned:
+                self._want(path, module.path, dotted, distance)
+        called = mentioned | {n.attr for n in p.walk(*module.body) if isinstance(n, p.Attribute)}
+        for name, dotted in ENGINE_NAMES.items():
+            if name in called and not p.Program.is_model(path):
                 self._want(path, module.path, dotted, distance)
         for chain in sorted(chains):
             self._want(path, module.path, chain, distance)

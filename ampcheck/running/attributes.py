@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from ampcheck import program as p
 from ampcheck.running import values as v
+from ampcheck.running.annotations import engine_by_name
 from ampcheck.running.arithmetic import coerce
 from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
@@ -67,7 +68,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
         case v.Unknown(role=role) if role is not None:
             return attribute(machine, role, name)
         case v.Unknown():
-            return _of_unknown(value, name)
+            engine = engine_by_name(machine, value, name)
+            return _of_unknown(value, name) if engine is None else attribute(machine, engine, name)
         case v.Method(receiver=v.Model() as model, name=part):
             return attribute(machine, _submodel(model, part), name)  # ``model.head.parameters()``
         case v.Foreign(text=text):

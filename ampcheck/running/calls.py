@@ -91,6 +91,8 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         hint, machine.hint = machine.hint, ""
         machine.call(init, given.args, given.keywords, node)
         machine.hint = hint
+    if p.Program.is_model(cls.node.site.path) and "prepare" in cls.members:
+        machine.engine = instance
     return instance
 
 

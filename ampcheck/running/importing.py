@@ -8,7 +8,7 @@ from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.machine import Frame, Infeasible, Machine, Signal
 
-__all__ = ["imported", "member_of", "starred"]
+__all__ = ["imported", "linked", "member_of", "starred"]
 
 # What a module does besides defining things is not run: that is for whoever starts it.
 DEFINING = (p.FunctionDef, p.ClassDef, p.Import, p.Assign, p.If, p.Try)
@@ -17,14 +17,14 @@ DEFINING = (p.FunctionDef, p.ClassDef, p.Import, p.Assign, p.If, p.Try)
 def imported(machine: Machine, path: str, dotted: str) -> v.Value:
     """What an imported name stands for in a file; the name alone where it is not of this program."""
     link = machine.program.link(path, dotted)
-    return _linked(machine, link, dotted) if link is not None else v.Lib(dotted)
+    return linked(machine, link, dotted) if link is not None else v.Lib(dotted)
 
 
 def starred(machine: Machine, path: str) -> Iterator[tuple[str, v.Value]]:
     """The names that the star imports of a file bind, as far as it mentions them."""
     for (importer, name), link in machine.program.links.items():
         if importer == path and name.startswith("*"):
-            yield name[1:], _linked(machine, link, name[1:])
+            yield name[1:], linked(machine, link, name[1:])
 
 
 def member_of(machine: Machine, module: v.Namespace, name: str) -> v.Value:
@@ -34,7 +34,8 @@ def member_of(machine: Machine, module: v.Namespace, name: str) -> v.Value:
     return value if value is not None else imported(machine, module.path, dotted)
 
 
-def _linked(machine: Machine, link: p.Link, dotted: str) -> v.Value:
+def linked(machine: Machine, link: p.Link, dotted: str) -> v.Value:
+    """What a link leads to; the name alone while an import cycle has not got there yet."""
     if not link.name:
         return v.Namespace(dotted, link.path)
     value = _frame(machine, link.path).names.get(link.name)

@@ -1,7 +1,8 @@
 """What library models can ask for that is no Python: the names of ``ampcheck.models`` in their files.
 
 kind_of(x)
-    "optimizer", "scheduler", "scaler", "model", "loader" or "unknown", by role, else by name.
+    "optimizer", "scheduler", "scaler", "model", "loader" or "unknown", by role, else by name; "prepared" for what a
+    library's wrapper class wraps already.
 engine_call(library, call, *objects)
     the event `EngineCall`: rules about an engine's own protocol read it.
 own(engine, *objects)
@@ -26,7 +27,7 @@ from ampcheck.running.arguments import Arguments
 from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_optimizer, names_scaler, names_scheduler
-from ampcheck.running.roles import role_of
+from ampcheck.running.roles import role_of, wrapped
 
 __all__ = ["call_intrinsic"]
 
@@ -54,7 +55,11 @@ def _literal(value: v.Value | None) -> str:
 
 
 def _kind_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
-    value = role_of(given.args[0])
+    value = given.args[0]
+    if isinstance(value, v.Unknown) and value.role is not None:
+        value = value.role
+    if isinstance(value, v.Instance) and wrapped(value) is not None:
+        return v.Const("prepared")
     kind = KINDS.get(type(value), "unknown")
     if isinstance(value, v.Unknown):
         text = value.text

@@ -80,6 +80,7 @@ class Machine(ABC):
         self.setting = setting
         self.frame = Frame()
         self.frames: dict[str, Frame] = {program.main.path: self.frame}
+        self.engine: v.Instance | None = None
         self.at = Site(program.main.path, 1, 1, 1, 1)
         self.state = State()
         self.records: list[Record] = []
@@ -130,6 +131,19 @@ class Machine(ABC):
     @abstractmethod
     def call(self, callee: v.Value, args: list[v.Value], kwargs: dict[str, v.Value], node: p.Expr) -> v.Value:
         """Call a value; events that happen in it are emitted at `node`."""
+
+    def adopt(self, value: v.Value) -> v.Value:
+        """An optimizer or scheduler known by its name alone: where an engine is at work, it has prepared it."""
+        if self.engine is None:
+            return value
+        prepare = self.evaluate_attribute(self.engine, "prepare")
+        if not isinstance(prepare, v.Bound):
+            return value
+        return self.call(prepare, [value], {}, p.Opaque(self.outside))
+
+    @abstractmethod
+    def module_member(self, link: p.Link) -> v.Value:
+        """A definition of another module of the program."""
 
     @abstractmethod
     def evaluate_attribute(self, value: v.Value, name: str) -> v.Value:

@@ -50,6 +50,9 @@ def call_method(
         receiver = receiver.role
     if isinstance(receiver, v.Const) and receiver.value is None and name in STEPPING:
         raise Infeasible
+    if isinstance(receiver, v.Instance):  # an optimizer that an engine wraps
+        method = machine.evaluate_attribute(receiver, name)
+        return machine.call(method, given.args, given.keywords, node) if isinstance(method, v.Bound) else None
     handler = HANDLERS.get(type(receiver))
     return handler(machine, receiver, name, given, node) if handler else None
 
@@ -98,7 +101,7 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     assert isinstance(it, v.Unknown)
     role = _promoted(machine, it, name, given)
     if role is not None:
-        return call_method(machine, role, name, given, node)
+        return call_method(machine, it.role if isinstance(it.role, v.Instance) else role, name, given, node)
     match name:
         case "chunk" | "split" | "tensor_split" if given.args:
             pieces = coerce(machine, given.args[0])

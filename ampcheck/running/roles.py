@@ -156,12 +156,13 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
     machine.touch()
     found = Role(role.text, "optimizer", role.text, False)
     name = machine.add_role(found)
-    role.role = v.Optimizer(name, None, False)
+    optimizer = v.Optimizer(name, None, False)
+    role.role = machine.adopt(optimizer)
     if all(o.id != name for o in machine.setting.optimizers):
         machine.setting.optimizers += (machine.roles[name],)
         # Backwards before this moment did not know of it: the root is run again.
         machine.setting.grown = machine.setting.grown or machine.micro >= 0
-    return role.role
+    return optimizer
 
 
 def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scaler | None:
@@ -185,8 +186,9 @@ def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
     if not isinstance(role, v.Unknown) or not names_scheduler(role.text):
         return None
     machine.touch()
-    role.role = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
-    return role.role
+    scheduler = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
+    role.role = machine.adopt(scheduler)
+    return scheduler
 
 
 def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:

@@ -10,6 +10,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
 from ampcheck.running import values as v
+from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
 from ampcheck.running.layout import DRIVE, Root
 from ampcheck.running.machine import Machine, Signal
@@ -87,7 +88,7 @@ def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v
     parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters
     for parameter in parameters:
         if parameter.name and not parameter.star:
-            arguments[parameter.name] = v.Unknown(parameter.name, argument=True, offset=index)
+            arguments[parameter.name] = argument(machine, parameter, index)
     return arguments
 
 

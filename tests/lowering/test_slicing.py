@@ -215,4 +215,4 @@ def test_main_guards_are_picked() -> None:
 
 def test_a_source_without_a_tree_is_read_whole() -> None:
     source = Source("train.py", "a = 1\n\n\nb.backward()\n", None)
-    assert [(s.line, s.text) for s in select(source)] == [(1, source.text)]
+    assert [(s.line, s.text) for s in select(source, outline(source))] == [(1, source.text)]

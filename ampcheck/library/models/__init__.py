@@ -11,13 +11,18 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-__all__ = ["model_file", "model_of"]
+__all__ = ["ENGINE_NAMES", "model_file", "model_of"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Packages by the file that models them; a longer prefix goes first.
 LIBRARIES: dict[str, str] = {
     "accelerate": "accelerate",
+}
+
+# Engines that are known by what everybody calls them, where nothing shows how they were built.
+ENGINE_NAMES: dict[str, str] = {
+    "accelerator": "accelerate.Accelerator",
 }
 
 

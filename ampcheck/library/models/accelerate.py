@@ -47,7 +47,7 @@ class Accelerator:
             return optimizer
         if kind == "scheduler":
             return AcceleratedScheduler(one, self)
-        if kind == "loader":
+        if kind == "loader" or kind == "prepared":
             return one
         return torch.nn.parallel.DistributedDataParallel(one)
 
