@@ -110,7 +110,8 @@ def _check_file(path: str, rules: Sequence[Rule], project: Project) -> tuple[lis
             return _notebook(path, rules), None
         module, exploration = _analyse(path, data, project)
         traces = [*_declarations(module), *exploration.traces, *exploration.repeats]
-        return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
+        found = [f for f in findings_of(traces, rules) if f.site.path == path]  # others have their own turn
+        return found + list(_truncated(exploration, rules)), None
     except Unreadable as error:
         return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
     except Exception as error:  # a bug of ours in one file must not hide the others

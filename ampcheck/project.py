@@ -36,8 +36,9 @@ TELLING = EVENT_NAMES - {
 # How far events are looked for through imports, and how many modules one file may draw in.
 DEEPEST = 4
 MOST_MODULES = 48
-# A definition without events is taken in when it is short: a boundary's test, a loss, a constant.
-SHORT = 80
+# A definition without events is taken in when it is short and gives something back: a boundary's test, a loss, a
+# constant.  What only does something (a logger) is no part of a step.
+SHORT = 30
 # ... and not farther than this from the file itself.
 NEAR = 2
 
@@ -212,7 +213,20 @@ class Project:
             return False
         if p.Program.is_model(link.path) or self._holds(link, 0):
             return not (piece.is_class and _is_network(piece) and not piece.used & TELLING)
-        return distance <= NEAR and piece.lines <= SHORT and not (piece.is_class and _is_network(piece))
+        if distance > NEAR or piece.lines > SHORT:
+            return False
+        return not (piece.is_class and _is_network(piece)) and not (
+            piece.is_definition and not _returns(piece)
+        )
+
+
+def _returns(piece: Piece) -> bool:
+    """Whether a function gives something back; a class counts when it only holds values."""
+    if piece.is_class:
+        return not any(
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(piece.statement)
+        )
+    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(piece.statement))
 
 
 def _is_network(piece: Piece) -> bool:

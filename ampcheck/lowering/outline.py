@@ -18,7 +18,7 @@ __all__ = ["Outline", "Piece", "outline"]
 class Piece:
     """A top-level statement: the names it binds there, and all the names and attributes it mentions.
 
-    `steps` says that something's ``step`` or gradients are asked for: as a bare name, ``step`` is a number.
+    `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
     """
 
     statement: ast.stmt
@@ -111,7 +111,9 @@ def _piece(statement: ast.stmt) -> Piece:
             (bound if isinstance(node.ctx, ast.Store) else used).add(node.id)
         elif isinstance(node, ast.Attribute):
             used.add(node.attr)
-            steps = steps or node.attr in ("step", "grad")
+            steps = steps or node.attr == "grad"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            steps = steps or node.func.attr == "step"
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             bound = {name}

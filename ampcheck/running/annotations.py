@@ -78,8 +78,8 @@ def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
 
 # What only an engine has: ``accelerator`` alone is as often a device.
 UNMISTAKABLE = frozenset(
-    "accumulate backward sync_gradients clip_grad_norm_ clip_grad_value_ clip_gradients unscale_gradients prepare setup "
-    "no_backward_sync gather_for_metrics optimizer_step_was_skipped".split()
+    "accumulate backward sync_gradients clip_grad_norm_ clip_grad_value_ clip_gradients unscale_gradients prepare "
+    "setup no_backward_sync gather_for_metrics optimizer_step_was_skipped".split()
 )
 
 

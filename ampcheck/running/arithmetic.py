@@ -42,6 +42,8 @@ def coerce(machine: Machine, value: v.Value) -> v.Value:
                 return v.Number(length, Unit(window=1), label or str(number))
         case v.Truth(value=truth, boundary=boundary):
             return v.Number(int(truth), boundary=boundary)
+        case v.Strided(index=index, text=text):
+            return v.Number(index, counter=True, label=text)
         case v.Reading(scaler=scaler):
             return v.Number(1.0, Unit(((scaler, 1),)), text_of(value))
     return value
@@ -59,6 +61,12 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     """``left op right``; `text` is how the result is spelled where it stays unknown."""
     if op == "/":
         _note_divisor(machine, left, right)
+    if isinstance(left, v.Strided) and text_of(right) == left.stride:
+        if op == "+":
+            spelled = f"{left.text} + {left.stride}"
+            return v.Strided(left.index + 1, left.length, left.stride, left.stop, spelled)
+        if op == "//":
+            return v.Number(left.index, counter=True, label=text)
     left, right = coerce(machine, left), coerce(machine, right)
     if isinstance(left, v.Number) and isinstance(right, v.Number):
         return _numbers(machine, op, left, right, text)

@@ -91,6 +91,9 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         window = raw[2].text  # ``range(0, batch_size, micro_batch_size)``
     elif isinstance(raw[-1], v.Unknown) and len(raw) == 1 and not window:
         window = raw[0].text if isinstance(raw[0], v.Unknown) else ""
+    if len(raw) == 3 and length is None and window:
+        stops = text_of(raw[1])
+        return v.Items("data", f"range({text})", start=int(first), window=window, stride=window, stop=stops)
     name = "range" if length is not None else "data"
     return v.Items(name, f"range({text})", start=int(first), step=int(stride), length=length, window=window)
 
