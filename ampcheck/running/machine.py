@@ -267,6 +267,7 @@ class Machine(ABC):
             tuple(map(self._seen, self.guards)),
             tuple(site for site in self.calls if not self.program.is_model(site.path)),
             refused,
+            self.path[-1][0] if self.path else None,
         )
         self.records.append(record)
         self.state = after

@@ -8,7 +8,7 @@ from ampcheck import program as p
 from ampcheck.running import emitting
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
-from ampcheck.running.arithmetic import binary, coerce
+from ampcheck.running.arithmetic import binary, coerce, weighted_mean
 from ampcheck.running.container_methods import (
     on_context,
     on_dict,
@@ -130,7 +130,8 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             return binary(machine, "+", it, given.args[0], it.text)
     if it.flow is not None and name in TENSOR_SAME:
         reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
-        kept = v.Flow(it.flow.parts, it.flow.forwards, reduction, it.flow.detached)  # type: ignore[arg-type]
+        flow = weighted_mean(it.flow) if name == "mean" else it.flow
+        kept = v.Flow(flow.parts, flow.forwards, reduction, flow.detached)  # type: ignore[arg-type]
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it
