@@ -28,6 +28,7 @@ __all__ = [
     "Escape",
     "Event",
     "Forward",
+    "Internal",
     "Jump",
     "Loss",
     "Read",
@@ -316,6 +317,15 @@ class EngineCall(Event):
     library: str
     call: str
     roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Internal(Event):
+    """A private attribute of a loss scaler is read, or `written`."""
+
+    scaler: str
+    name: str
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

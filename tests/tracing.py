@@ -47,6 +47,7 @@ __all__ = [
     "finding",
     "finite",
     "forward",
+    "internal",
     "jump",
     "loop",
     "part",
@@ -252,6 +253,11 @@ def build(
 def deprecated(name: str = "torch.cuda.amp.GradScaler", instead: str = "torch.amp.GradScaler") -> Item:
     """A deprecated name is used."""
     return Item(ev.Deprecated(name=name, instead=instead, site=_site()))
+
+
+def internal(name: str = "_scale", scaler: str = "scaler", written: bool = False) -> Item:
+    """``scaler._scale``."""
+    return Item(ev.Internal(scaler=scaler, name=name, written=written, site=_site()))
 
 
 def escape(*roles: str, into: str = "unseen") -> Item:
