@@ -34,6 +34,7 @@ __all__ = [
     "Read",
     "ReadScale",
     "Reduce",
+    "ResultTest",
     "ScheduleStep",
     "Site",
     "SkipTest",
@@ -200,11 +201,27 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Event):
-    """An optimizer updates its parameters, through a scaler (``scaler.step(optimizer)``) or raw."""
+    """An optimizer updates its parameters, through a scaler (``scaler.step(optimizer)``) or raw.
+
+    `closure`: it is given one, or something that may be one.  `passed` says how, where it certainly is one.
+    """
 
     optimizer: str
     scaler: str | None = None
     closure: bool = False
+    passed: Literal["", "keyword", "positional"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTest(Event):
+    """What ``scaler.step(optimizer)`` returned decides something.
+
+    `asks` is "outcome" in a correct loop only: whether the step was really done, however it finds out.
+    """
+
+    scaler: str
+    optimizer: str
+    asks: Literal["result", "outcome"] = "result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

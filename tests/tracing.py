@@ -55,6 +55,7 @@ __all__ = [
     "read",
     "read_scale",
     "reduce",
+    "result_test",
     "scale_test",
     "schedule",
     "step",
@@ -181,9 +182,22 @@ def read(*owners: str) -> Item:
     return Item(ev.Read(owners=owners or ("optimizer",), site=_site()))
 
 
-def step(optimizer: str = "optimizer", scaler: str | None = "scaler", closure: bool = False) -> Item:
-    """``scaler.step(optimizer)``."""
-    return Item(ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, site=_site()))
+def step(
+    optimizer: str = "optimizer",
+    scaler: str | None = "scaler",
+    closure: bool = False,
+    passed: Literal["", "keyword", "positional"] = "",
+) -> Item:
+    """``scaler.step(optimizer)``; `passed`: how it is given a closure."""
+    event = ev.Step(
+        optimizer=optimizer, scaler=scaler, closure=closure or bool(passed), passed=passed, site=_site()
+    )
+    return Item(event)
+
+
+def result_test(optimizer: str = "optimizer", scaler: str = "scaler") -> Item:
+    """``if scaler.step(optimizer):``, where the step is an item of its own."""
+    return Item(ev.ResultTest(optimizer=optimizer, scaler=scaler, site=_site()))
 
 
 def raw_step(optimizer: str = "optimizer", closure: bool = False) -> Item:

@@ -25,7 +25,8 @@ class Observed:
     `exception` is torch's message, `exception_at` its micro-batch; `stopped` says that the run ended there.
     By optimizer: `steps` that really happened,
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
-    since the previous step.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
+    since the previous step, `skip_test` what a test of its outcome found: what was so, and what the code took for it.
+    `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
     and at the end.  `clip_norm` and `read_norm` come with their micro-batch.  `syncs` counts all-reduces by owner;
     `divergence` is the largest difference between ranks at a step.
     """
@@ -44,6 +45,7 @@ class Observed:
     carried: dict[str, list[Vector]] = field(default_factory=dict)
     clip_norm: list[tuple[int, float]] = field(default_factory=list)
     read_norm: list[tuple[int, float]] = field(default_factory=list)
+    skip_test: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     decay: dict[str, int] = field(default_factory=dict)
     windows: dict[str, list[int]] = field(default_factory=dict)
     parameters: dict[str, Vector] = field(default_factory=dict)
@@ -87,6 +89,7 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "gradient": _vectors(user.gradient, reference.gradient, stopped),
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),
+        "skip-test": any(_is_blind(tests) for tests in user.skip_test.values()),
         "decay": user.decay != reference.decay and not stopped,
         "windows": _series(user.windows, reference.windows, stopped),
         "parameters": not stopped and _parameters(user.parameters, reference.parameters),
@@ -133,6 +136,12 @@ def _readings(user: list[tuple[int, float]], reference: list[tuple[int, float]],
         if micro in expected
         for a, b in zip(found[micro], expected[micro], strict=False)
     )
+
+
+def _is_blind(tests: Sequence[tuple[str, str]]) -> bool:
+    """Whether steps that were done and steps that were skipped look the same to a test."""
+    outcomes = {outcome: {said for one, said in tests if one == outcome} for outcome, _ in tests}
+    return len(outcomes) > 1 and bool(set.intersection(*outcomes.values()))
 
 
 def _parameters(user: Mapping[str, Vector], reference: Mapping[str, Vector]) -> bool:

@@ -158,8 +158,11 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
         case ev.Read(owners=owners):
             return {"do": "read", "owners": list(owners)}
-        case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure):
-            return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": closure}
+        case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, passed=passed):
+            how = passed or ("keyword" if closure else "")
+            return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": how}
+        case ev.ResultTest(optimizer=optimizer, asks=asks):
+            return {"do": "test-result", "optimizer": optimizer, "asks": asks}
         case ev.Update(scaler=scaler, explicit=explicit):
             return {"do": "update", "scaler": scaler, "explicit": explicit}
         case ev.ZeroGrad(owners=owners, to_none=to_none):

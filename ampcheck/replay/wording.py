@@ -78,6 +78,8 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _norm("norm handed to the clip", observable, user.clip_norm, reference.clip_norm, known)
         case "read-norm":
             return _norm("norm read", observable, user.read_norm, reference.read_norm, known)
+        case "skip-test":
+            return _skip_test(user)
         case "gradient":
             return _gradient(user, reference, known)
         case _:
@@ -117,6 +119,17 @@ def _scale(user: Observed, reference: Observed) -> Wording:
     should = expected[at] if at < len(expected) else math.nan
     text = f"loss scale {number(now)} × S, expected {number(should)} × S"
     return Wording(text, {"scale": now, "scale expected": should})
+
+
+def _skip_test(user: Observed) -> Wording:
+    tests = [test for one in user.skip_test.values() for test in one]
+    said = {outcome: {s for one, s in tests if one == outcome} for outcome in ("done", "skipped")}
+    shared = ", ".join(sorted(said["done"] & said["skipped"]))
+    counts = {outcome: sum(one == outcome for one, _ in tests) for outcome in said}
+    text = (
+        f"the step returns {shared} where it was skipped ({counts['skipped']}) and where it was done ({counts['done']})"
+    )
+    return Wording(text, {"skip-test": shared, "skipped": counts["skipped"], "done": counts["done"]})
 
 
 def _plain(

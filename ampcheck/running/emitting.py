@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
@@ -11,7 +13,7 @@ from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
-from ampcheck.trace import Guard
+from ampcheck.trace import Guard, Record
 
 __all__ = [
     "backward",
@@ -69,13 +71,18 @@ def step(
     node: p.Node,
     scaler: v.Scaler | None = None,
     closure: bool = False,
-) -> None:
+    passed: Literal["", "keyword", "positional"] = "",
+) -> Record:
     """``optimizer.step()`` or ``scaler.step(optimizer)``."""
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
     name = scaler.id if scaler is not None and on else None
     with machine.guarded(*guards):
-        record = machine.emit(ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure))
+        event = ev.Step(
+            site=node.site, optimizer=optimizer.id, scaler=name, closure=closure, passed=passed
+        )
+        record = machine.emit(event)
     declare(machine, "step", (optimizer.id,), record.index)
+    return record
 
 
 def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> None:

@@ -118,6 +118,9 @@ def _unary(machine: Machine, node: p.Unary) -> v.Value:
 
 def _compare(machine: Machine, node: p.Compare) -> v.Value:
     left, right = machine.evaluate(node.left), machine.evaluate(node.right)
+    for value in (left, right):
+        if isinstance(value, v.StepResult):
+            truth(machine, value, node.site)  # a comparison is a test, whoever asks for its outcome later
     result = compare(machine, node.op, left, right, node in machine.layout.window_tests)
     if isinstance(result, v.Atom) and result.skip is not None:
         result.text = machine.text(node)

@@ -45,6 +45,7 @@ __all__ = [
     "Scheduler",
     "Seq",
     "Strided",
+    "StepResult",
     "Truth",
     "Unknown",
     "Value",
@@ -239,6 +240,14 @@ class Reading(Value):
 
     scaler: str
     index: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StepResult(Value):
+    """What ``scaler.step(optimizer)`` returned: None, whether the step was done or skipped."""
+
+    scaler: str
+    optimizer: str
 
 
 @dataclass(slots=True, eq=False, repr=False)
