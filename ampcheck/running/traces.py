@@ -20,7 +20,8 @@ def trace_of(machine: Machine, root: str) -> Trace:
         atom = machine.choices.varying[deviation.text]
         boundary = atom.modulus in machine.setting.windows
         choices += (Guard(atom.text, not atom.usual, nowhere, True, boundary, atom.finite, atom.skip),)
-    return Trace(root, tuple(machine.records), roles, choices, _window(machine), _is_complete(machine))
+    records, window = tuple(machine.records), _window(machine)
+    return Trace(root, records, roles, choices, window, _is_complete(machine), machine.synthetic)
 
 
 def _window(machine: Machine) -> Window | None:
