@@ -52,13 +52,15 @@ class _Facts:
     """What a file says of its scalers.
 
     `imported`: the names under which torch's classes are imported; `built`: what is bound to one of them or annotated
-    as one, `foreign` what is bound to an object of another class; `classes`: those of the file; `held`: the private
-    names that they give to objects of their own.
+    as one, `foreign` what is bound to an object of another class; `updated`: what steps optimizers and is updated, as
+    GradScalers are; `classes`: those of the file, and others' that are called scalers; `held`: the private names that
+    the file's classes give to objects of their own.
     """
 
     imported: set[str] = field(default_factory=set)
     built: set[str] = field(default_factory=set)
     foreign: set[str] = field(default_factory=set)
+    updated: set[str] = field(default_factory=set)
     classes: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
 
@@ -71,17 +73,26 @@ class _Facts:
             return True
         if not names_scaler(owner):
             return None
+        if not SCALERS.isdisjoint(self.classes):
+            return None  # another library's
         if any(names_scaler(cls) for cls in self.classes):
             return False
-        return bool(self.imported) or name != "_scale"
+        return bool(self.imported) or owner in self.updated or name != "_scale"
 
 
 def _facts(tree: ast.Module) -> _Facts:
     facts = _Facts()
+    stepping: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if is_torch(module):
                 facts.imported |= {a.asname or a.name for a in names if a.name in SCALERS}
+            case ast.ImportFrom(names=names):
+                facts.classes |= {a.name for a in names if a.name[:1].isupper() and names_scaler(a.name)}
+            case ast.Call(func=ast.Attribute(value=value, attr="step"), args=[_, *_]):
+                stepping.add(_spelled(value))
+            case ast.Call(func=ast.Attribute(value=value, attr="update")):
+                facts.updated.add(_spelled(value))
             case ast.Attribute(attr=name) if name in SCALERS and is_torch(_spelled(node)):
                 facts.imported.add(_spelled(node))
             case ast.ClassDef(name=name):
@@ -106,6 +117,7 @@ def _facts(tree: ast.Module) -> _Facts:
             case _:
                 pass
     facts.foreign -= facts.built
+    facts.updated &= stepping
     return facts
 
 
