@@ -194,9 +194,14 @@ class Edit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Event):
-    """A norm, mean or element of gradients is taken (a test for finiteness is not a read)."""
+    """A norm, mean or element of gradients is taken.
+
+    `use` says what for: it is "shown" (logged), "tested" (a branch depends on it), "kept" for code that is not to be
+    seen, or the coefficient of a "clip"; empty where it is only tested for finiteness, or never looked at.
+    """
 
     owners: tuple[str, ...]
+    use: Literal["", "shown", "tested", "kept", "clip"] = "shown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

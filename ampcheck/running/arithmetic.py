@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ampcheck.events import PLAIN, Unit
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
@@ -77,11 +78,8 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     for one, other in ((left, right), (right, left)):
         if isinstance(one, v.Gradient):
             return _gradient(machine, op, one, other, other is left)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, v.GradientNorm):
-            # ``norm + 1e-6`` is still that norm, ``total + norm`` is not.
-            is_epsilon = isinstance(other, v.Number) and 0 < other.value < 1
-            return v.GradientNorm(None) if op == "+" and not is_epsilon else one
+    if isinstance(left, v.GradientNorm) or isinstance(right, v.GradientNorm):
+        return norms.combined(op, left, right)
     if op == "%" and isinstance(left, (v.Number, v.Unknown)):
         modulus = _modulus(machine, left, right, text)
         if modulus is not None:
@@ -233,6 +231,9 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
 def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, reflected: bool) -> v.Value:
     if op in ("*", "/") and not (reflected and op == "/"):
         if isinstance(other, v.GradientNorm):
+            norms.use(machine, other, "clip")
+            if other.unscaled:  # the coefficient of a clip in the gradients' own unit
+                return v.Gradient(gradient.parameters, gradient.effect or "multiply", gradient.factor)
             local = other.parameters is not None and other.parameters.each
             return v.Gradient(gradient.parameters, "clip", local=local)
         factor = PLAIN

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
-from ampcheck.running import emitting
+from ampcheck.running import emitting, norms
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce
 from ampcheck.running.attributes import store_attribute
@@ -108,6 +108,7 @@ def assign(machine: Machine, target: p.Expr, value: v.Value) -> None:
                     machine.touch()
                     container.items[key.value] = value
             elif isinstance(container, v.Unknown):
+                norms.use(machine, value, "kept")
                 machine.store(container.attributes, f"[{text_of(key)}]", value)
 
 
@@ -130,6 +131,7 @@ def _assign_attribute(machine: Machine, owner: v.Value, name: str, value: v.Valu
         case v.Unknown() if name == "require_backward_grad_sync":
             truth(machine, value, node.site, text_of(value))
         case _:
+            norms.use(machine, value, "kept")
             store_attribute(machine, owner, name, value)
 
 

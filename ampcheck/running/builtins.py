@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
-from ampcheck.running import emitting, roles
+from ampcheck.running import emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
@@ -42,19 +42,8 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
         if owners:
             machine.emit(ev.Reduce(site=node.site, owners=owners))
         return gradient
-    elif base in (
-        "norm",
-        "vector_norm",
-        "stack",
-        "get_total_norm",
-        "sum",
-        "mean",
-        "max",
-        "sqrt",
-        "cat",
-        "item",
-    ):
-        return v.GradientNorm(gradient.parameters)
+    elif norms.is_reduction(base):
+        return norms.taken(machine, gradient, node)
     else:
         return v.GradientNorm(gradient.parameters)
     result.at = node.site
@@ -223,7 +212,7 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         value = v.Seq("list", value.items)
     flow = flow_of(value)
     if isinstance(value, v.Seq) and any(isinstance(i, v.GradientNorm) for i in value.items):
-        return v.GradientNorm(None)
+        return norms.passed_on(machine, "sum", value.items, node)
     return v.Unknown(f"sum({text_of(value)})", True, flow) if flow is not None else None
 
 

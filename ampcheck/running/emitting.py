@@ -7,6 +7,7 @@ from typing import Literal
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
@@ -22,7 +23,6 @@ __all__ = [
     "edit",
     "escape",
     "is_on",
-    "read",
     "scale",
     "schedule",
     "step",
@@ -217,9 +217,8 @@ def clip(
     )
     owners, whole = owners_of(machine, parameters)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
-    if bound is not None and (bound == float("inf") or bound <= 0):
-        read(machine, parameters, node)
-        return v.GradientNorm(parameters)
+    if (bound is not None and (bound == float("inf") or bound <= 0)) or _is_infinite(threshold):
+        return norms.taken_from(machine, parameters, node)
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(
@@ -235,14 +234,13 @@ def clip(
             )
         )
         declare(machine, "clip", owners, record.index)
-    return v.GradientNorm(parameters)
+    return v.GradientNorm(parameters, frozenset())
 
 
-def read(machine: Machine, parameters: v.Parameters | None, node: p.Node) -> None:
-    """A norm or mean of gradients is taken."""
-    owners, _ = owners_of(machine, parameters)
-    if owners:
-        machine.emit(ev.Read(site=node.site, owners=owners))
+def _is_infinite(threshold: v.Value | None) -> bool:
+    """``math.inf``, ``float("inf")``: such a clip measures the norm and bounds nothing."""
+    text = text_of(threshold).lower() if threshold is not None else ""
+    return text.endswith((".inf", "('inf')", "('infinity')"))
 
 
 def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:

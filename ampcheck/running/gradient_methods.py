@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ampcheck import program as p
-from ampcheck.running import emitting
+from ampcheck.running import emitting, norms
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary
@@ -65,12 +65,14 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
             owners, _ = owners_of(machine, it.parameters)
             emitting.zero_grad(machine, owners, False, node)
             return it
-        case "norm" | "mean" | "sum" | "max" | "min" | "item" | "std" | "var" | "square":
+        case "square":
             return v.GradientNorm(it.parameters)
         case "data" | "detach" | "view" | "reshape" | "flatten" | "float" | "to" | "cpu" | "contiguous":
             return it
-        case "clone":
+        case "clone" | "abs":
             return it
+        case _ if norms.is_reduction(base):
+            return norms.taken(machine, it, node)
         case "isnan" | "isinf" | "isfinite":
             return v.Atom(f"{base} of the gradients", True, base == "isfinite", finite=True)
         case _:
@@ -87,4 +89,6 @@ def on_norm(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.
     assert isinstance(it, v.GradientNorm)
     if name in ("isnan", "isinf", "isfinite"):
         return v.Atom(f"{name} of the gradients' norm", True, name == "isfinite", finite=True)
+    if it.reads is None and norms.is_reduction(name):
+        return norms.passed_on(machine, name, [it], node)
     return it

@@ -73,7 +73,8 @@ def join(one: v.Value | None, other: v.Value | None) -> v.Value | None:
             same = (one.id, one.wrapper, one.bypassed) == (other.id, other.wrapper, other.bypassed)
             return one if same else None
         case v.GradientNorm(), v.GradientNorm():
-            return one
+            reads = (one.reads or frozenset()) | (other.reads or frozenset())
+            return v.GradientNorm(one.parameters, reads, one.unscaled and other.unscaled)
         case _:
             return None
 

@@ -11,7 +11,7 @@ from ampcheck import program as p
 from ampcheck.events import Forward, Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
-from ampcheck.running import emitting, roles
+from ampcheck.running import emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.classes import class_kind, has_unseen_base
@@ -80,7 +80,7 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if any(_holds_gradients(a) for a in given.all) or isinstance(callee, v.GradientNorm):
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
-        return v.GradientNorm(None)
+        return norms.passed_on(machine, last, [*given.all, callee], node)
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
@@ -139,6 +139,8 @@ def _holds_gradients(value: v.Value) -> bool:
     """A norm of gradients, or a list of gradients or norms: what comes of it sums up over many."""
     if isinstance(value, (v.Seq, v.Items)):
         return any(isinstance(item, (v.Gradient, v.GradientNorm)) for item in value.items)
+    if isinstance(value, v.DictValue):
+        return any(isinstance(item, v.GradientNorm) for item in value.items.values())
     return isinstance(value, v.GradientNorm)
 
 

@@ -179,7 +179,7 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             return it
         case "clip_grad_norm_":
             emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node)
-            return v.GradientNorm(v.Parameters((it.id,)))
+            return v.GradientNorm(v.Parameters((it.id,)), frozenset())
         case "state_dict" | "load_state_dict" | "register_comm_hook" | "register_forward_hook":
             return v.Unknown(f"{it.id}.{name}()")
         case _ if name in SAME or name in ("compile", "gradient_checkpointing_enable"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
@@ -53,7 +54,8 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         if machine.setting.scaled_tail is not None:
             _left_behind(machine, root)
         try:
-            machine.call(function, [], _arguments(machine, root, index), p.Opaque(root.site))
+            result = machine.call(function, [], _arguments(machine, root, index), p.Opaque(root.site))
+            norms.use(machine, result, "kept")
         except Signal as signal:
             if signal.kind == "raise":
                 return
@@ -70,14 +72,14 @@ def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
     """A root with a loop of its own is called once, or twice where it trains for one epoch and builds what should last."""
     arguments = _arguments(machine, root, 0)
     if not machine.setting.epochs:
-        machine.call(function, [], arguments, p.Opaque(root.site))
+        norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
         if _trains_one_epoch(machine, root):
             machine.setting.epochs = machine.setting.grown = True
         return
     for index in range(2):
         machine.path.append((root.site, index))
         try:
-            machine.call(function, [], arguments, p.Opaque(root.site))
+            norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
         finally:
             machine.path.pop()
             machine.guards.clear()

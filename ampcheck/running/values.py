@@ -220,9 +220,15 @@ class Gradient(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class GradientNorm(Value):
-    """A number taken from gradients: of these parameters, None when it sums up over many."""
+    """A number taken from gradients: of these parameters, None when it sums up over many.
+
+    `reads` are the records where it was taken, None for what is not a number yet (a list of gradients, their squares).
+    `unscaled`: the loss scale was divided out of it, while the gradients may still carry it.
+    """
 
     parameters: Parameters | None
+    reads: frozenset[int] | None = None
+    unscaled: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
