@@ -22,6 +22,7 @@ __all__ = [
     "Build",
     "Clip",
     "Convert",
+    "Differentiate",
     "Deprecated",
     "Edit",
     "EngineCall",
@@ -235,6 +236,19 @@ class Update(Event):
 
     scaler: str
     explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differentiate(Event):
+    """``torch.autograd.grad`` of a scaled loss, whose result carries the scale until somebody divides by it.
+
+    `use` says what became of it with the scale still in: it is part of a loss ("penalty"), or subtracted from
+    parameters ("step"); empty where it was divided first, or where that cannot be told.
+    """
+
+    loss: Loss
+    owners: tuple[str, ...] = ()
+    use: Literal["", "penalty", "step"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,6 +154,9 @@ def _as_meant(event: ev.Event) -> ev.Event:
     """An event that stays in its place, as a correct loop would have it."""
     if isinstance(event, ev.ResultTest):
         return replace(event, asks="outcome")
+    if isinstance(event, ev.Differentiate):
+        parts = tuple(replace(unit, scale=()) for unit in event.loss.parts)
+        return replace(event, loss=replace(event.loss, parts=parts))
     return event
 
 

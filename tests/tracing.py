@@ -42,6 +42,7 @@ __all__ = [
     "clip",
     "convert",
     "deprecated",
+    "differentiate",
     "edit",
     "escape",
     "finding",
@@ -193,6 +194,14 @@ def step(
         optimizer=optimizer, scaler=scaler, closure=closure or bool(passed), passed=passed, site=_site()
     )
     return Item(event)
+
+
+def differentiate(
+    *owners: str, scaler: str = "scaler", use: Literal["", "penalty", "step"] = "penalty"
+) -> Item:
+    """``torch.autograd.grad(scaler.scale(loss), ...)``, and what becomes of it undivided."""
+    loss = ev.Loss((part(scaler),))
+    return Item(ev.Differentiate(loss=loss, owners=owners or ("optimizer",), use=use, site=_site()))
 
 
 def result_test(optimizer: str = "optimizer", scaler: str = "scaler") -> Item:

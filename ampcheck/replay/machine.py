@@ -191,6 +191,14 @@ class Machine(Stage):
             self.latest[owner] = op
             self.before_unscale[owner] = self.gradient(owner)
 
+    def _do_differentiate(self, op: Op) -> None:
+        """``autograd.grad`` of the loss as the loop has it, used as it comes."""
+        owner = op["owner"]
+        losses = self.models[owner](self._gradients(op, owner), self.scenario.curved)
+        total = sum(self.in_unit(loss, unit) for loss, unit in zip(losses, op["parts"], strict=True))
+        found = torch.autograd.grad(total, list(self.models[owner].parameters()))
+        self.seen.derivative.append((op["micro"], float(torch.cat([g.flatten() for g in found]).norm())))
+
     def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:
         rows = rows.to(next(self.models[owner].parameters()).dtype)
         wrapper, how = self.wrappers.get(owner), op["passes"].get(owner)

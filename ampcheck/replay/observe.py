@@ -27,7 +27,8 @@ class Observed:
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
     since the previous step, `skip_test` what a test of its outcome found: what was so, and what the code took for it.
     `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
-    and at the end.  `clip_norm` and `read_norm` come with their micro-batch.  `syncs` counts all-reduces by owner;
+    and at the end.  `clip_norm`, `read_norm` and the norm of a
+    `derivative` come with their micro-batch.  `syncs` counts all-reduces by owner;
     `divergence` is the largest difference between ranks at a step.
     """
 
@@ -45,6 +46,7 @@ class Observed:
     carried: dict[str, list[Vector]] = field(default_factory=dict)
     clip_norm: list[tuple[int, float]] = field(default_factory=list)
     read_norm: list[tuple[int, float]] = field(default_factory=list)
+    derivative: list[tuple[int, float]] = field(default_factory=list)
     skip_test: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     decay: dict[str, int] = field(default_factory=dict)
     windows: dict[str, list[int]] = field(default_factory=dict)
@@ -89,6 +91,7 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "gradient": _vectors(user.gradient, reference.gradient, stopped),
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),
+        "derivative": _readings(user.derivative, reference.derivative, stopped),
         "skip-test": any(_is_blind(tests) for tests in user.skip_test.values()),
         "decay": user.decay != reference.decay and not stopped,
         "windows": _series(user.windows, reference.windows, stopped),

@@ -184,7 +184,7 @@ def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) 
         match record.event:
             case ev.Update(explicit=True):
                 yield record.index
-            case ev.ResultTest():
+            case ev.ResultTest() | ev.Differentiate():
                 yield record.index
             case ev.Build(kind="scaler" | "optimizer") if record.iteration in restarts:
                 yield record.index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ampcheck.replay.factors import Known, bound_name, factor_name, number
 from ampcheck.replay.observe import Observed, norm, same
@@ -78,6 +78,8 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _norm("norm handed to the clip", observable, user.clip_norm, reference.clip_norm, known)
         case "read-norm":
             return _norm("norm read", observable, user.read_norm, reference.read_norm, known)
+        case "derivative":
+            return _derivative(user, reference, known)
         case "skip-test":
             return _skip_test(user)
         case "gradient":
@@ -158,6 +160,18 @@ def _norm(
             text += f" (× {factor})" if factor else ""
             return Wording(text, {observable: found, f"{observable} expected": expected[micro]}, factor)
     return Wording(f"{what} differs", {})
+
+
+def _derivative(user: Observed, reference: Observed, known: Known) -> Wording:
+    """The norm of a derivative, and what a penalty on it would be."""
+    wording = _norm("norm of the derivatives", "derivative", user.derivative, reference.derivative, known)
+    found, should = (wording.figures.get(key) for key in ("derivative", "derivative expected"))
+    if not (isinstance(found, float) and isinstance(should, float)):
+        return wording
+    penalty, expected = (found - 1) ** 2, (should - 1) ** 2
+    figures = {**wording.figures, "penalty": penalty, "penalty expected": expected}
+    text = f"{wording.text}: a penalty (‖g‖ − 1)² is {number(penalty)}, expected {number(expected)}"
+    return replace(wording, text=text, figures=figures)
 
 
 def _parameters(user: Observed, reference: Observed) -> Wording:

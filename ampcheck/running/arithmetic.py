@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ampcheck.events import PLAIN, Unit
-from ampcheck.running import norms
+from ampcheck.running import derivatives, norms
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
@@ -78,6 +78,8 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     for one, other in ((left, right), (right, left)):
         if isinstance(one, v.Gradient):
             return _gradient(machine, op, one, other, other is left)
+    if isinstance(left, v.Derivative) or isinstance(right, v.Derivative):
+        return derivatives.combined(machine, op, left, right, text)
     if isinstance(left, v.GradientNorm) or isinstance(right, v.GradientNorm):
         return norms.combined(op, left, right)
     if op == "%" and isinstance(left, (v.Number, v.Unknown)):
@@ -225,7 +227,7 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
     # Weights of single examples, known as such once their mean is taken: they do not divide by anything.
     mark = WEIGHT if op == "*" and other is None and "/" not in text_of(factor) else ""
     named = flow.times(Unit(other=frozenset({f"{mark}{text_of(factor)}"})))
-    return named if other is None else v.Flow(named.parts, named.plus(other).forwards, named.reduction)
+    return named if other is None else replace(named.plus(other), parts=named.parts, reduction=named.reduction)
 
 
 def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, reflected: bool) -> v.Value:

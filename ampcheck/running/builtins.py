@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
-from ampcheck.running import emitting, norms, roles
+from ampcheck.running import derivatives, emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
@@ -210,6 +210,9 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     value = given.args[0]
     if isinstance(value, v.Items) and value.kind == "items":
         value = v.Seq("list", value.items)
+    derived = derivatives.passed_on(machine, "sum", [value])
+    if derived is not None:
+        return derived
     flow = flow_of(value)
     if isinstance(value, v.Seq) and any(isinstance(i, v.GradientNorm) for i in value.items):
         return norms.passed_on(machine, "sum", value.items, node)
@@ -223,6 +226,11 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
         return None
     emitting.backward(machine, loss, node)
     return v.NONE
+
+
+def _autograd_grad(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``torch.autograd.grad(outputs, inputs, grad_outputs)``."""
+    return derivatives.differentiated(machine, given.get(0, "outputs"), given.get(2, "grad_outputs"), node)
 
 
 def _all_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -281,6 +289,7 @@ BUILTINS: dict[str, Builtin] = {
     "mul": _product,
     "sum": _sum,
     "torch.autograd.backward": _autograd_backward,
+    "torch.autograd.grad": _autograd_grad,
     "all": _all_of,
     "any": _all_of,
     "spawn": _spawn,

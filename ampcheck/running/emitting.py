@@ -9,6 +9,7 @@ from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.running import norms
 from ampcheck.running import values as v
+from ampcheck.running.derivatives import used_in
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
@@ -121,6 +122,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     flow = flow_of(loss) or v.Flow()
     if flow.detached:
         return
+    used_in(machine, flow)
     models = [f.model for f in flow.forwards]
     optimizers = machine.optimizers()
     reaches, assumed = [], []

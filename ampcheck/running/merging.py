@@ -7,6 +7,7 @@ tell apart, the branch is no choice of the run.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ampcheck.running import values as v
@@ -89,7 +90,7 @@ def _unknowns(one: v.Unknown, other: v.Unknown) -> v.Value | None:
         return None
     flow = one.flow
     if flow is not None and a.reduction != b.reduction:
-        flow = v.Flow(flow.parts, flow.forwards, "unknown", flow.detached)
+        flow = replace(flow, reduction="unknown")
     if one.text == other.text:
         return one
     return v.Unknown(f"{text_of(one)} or {text_of(other)}"[:79], is_varying(one) or is_varying(other), flow)

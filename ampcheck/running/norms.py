@@ -118,19 +118,19 @@ def _mark(machine: Machine, reads: frozenset[int] | None, how: Use) -> None:
 def finished(machine: Machine) -> tuple[Record, ...]:
     """The records of a run, with the use of each norm that was taken."""
     return tuple(
-        replace(r, event=replace(r.event, use=_final(machine, r))) if r.index in machine.uses else r
+        replace(r, event=replace(r.event, use=_final(machine, r)))  # type: ignore[call-arg]
+        if r.index in machine.uses
+        else r
         for r in machine.records
     )
 
 
-def _final(machine: Machine, record: Record) -> Literal["", "shown", "tested", "kept", "clip"]:
+def _final(machine: Machine, record: Record) -> str:
+    """The use of a norm, or of a derivative, that says most."""
     uses = machine.uses[record.index]
     if record.event.site in machine.setting.clip_norms:
         return "clip"
-    for how in ("tested", "shown", "kept"):
-        if how in uses:
-            return how  # type: ignore[return-value]
-    return ""
+    return next((how for how in ("penalty", "step", "tested", "shown", "kept") if how in uses), "")
 
 
 def _norms(values: Iterable[v.Value]) -> Iterable[v.GradientNorm]:

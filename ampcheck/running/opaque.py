@@ -11,7 +11,7 @@ from ampcheck import program as p
 from ampcheck.events import Forward, Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
-from ampcheck.running import emitting, norms, roles
+from ampcheck.running import derivatives, emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.classes import class_kind, has_unseen_base
@@ -55,6 +55,9 @@ def flow_through(machine: Machine, given: Arguments) -> v.Flow:
         if isinstance(model, v.Model) and not machine.no_grad:
             more = v.Flow(forwards=(_unseen_forward(machine, model),))
         if more is not None and not more.detached:
+            # A function that is given the scaler too may well divide by its scale.
+            divides = any(isinstance(a, (v.Scaler, v.Reading)) for a in given.all)
+            more = replace(more, undivided=frozenset()) if divides else more
             flow = more if flow is None else flow.plus(more)
     return flow or v.Flow(detached=bool(machine.no_grad))
 
@@ -81,6 +84,9 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
         return norms.passed_on(machine, last, [*given.all, callee], node)
+    derived = derivatives.passed_on(machine, last, given.all)
+    if derived is not None:
+        return derived
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
