@@ -158,4 +158,6 @@ def _site(path: str, lines: tuple[str, ...], node: ast.expr) -> Site:
     def column(line: int, offset: int) -> int:
         return len(lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
 
-    return Site(path, node.lineno, column(node.lineno, node.col_offset), end_line, column(end_line, end_column))
+    return Site(
+        path, node.lineno, column(node.lineno, node.col_offset), end_line, column(end_line, end_column)
+    )

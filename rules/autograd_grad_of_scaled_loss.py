@@ -14,12 +14,13 @@ class AutogradGradOfScaledLoss(Rule):
     """Gradients of a scaled loss, taken with autograd.grad, are used as if they were not scaled.
 
     ## What it does
-    Finds `torch.autograd.grad` of `scaler.scale(loss)` whose result becomes part of a loss (a gradient penalty) or is
-    subtracted from parameters (an inner step, as MAML does it), with no division by the scale in between.
+    Finds `torch.autograd.grad` of `scaler.scale(loss)` whose result becomes part of a loss (a gradient
+    penalty) or is subtracted from parameters (an inner step, as MAML does it), with no division by the scale
+    in between.
 
     ## Why is this bad
-    No `unscale_` ever sees these gradients. A penalty (‖g‖ − 1)² becomes (S‖g‖ − 1)², whose minimum is elsewhere; an inner
-    step is S times too long.
+    No `unscale_` ever sees these gradients. A penalty (‖g‖ − 1)² becomes (S‖g‖ − 1)², whose minimum is
+    elsewhere; an inner step is S times too long.
 
     ## Example
     ```python
@@ -38,13 +39,14 @@ class AutogradGradOfScaledLoss(Rule):
     ```
 
     ## Known problems
-    In float32, `autograd.grad` of the loss itself is right too. What goes into a function that cannot be seen is
-    followed only as far as that function's result is part of a loss, unless it is given the scaler as well. Products and
-    ratios of such gradients are not followed.
+    In float32, `autograd.grad` of the loss itself is right too. What goes into a function that cannot be seen
+    is followed only as far as that function's result is part of a loss, unless it is given the scaler as
+    well. Products and ratios of such gradients are not followed.
 
     ## References
     - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty
-    - Measured for ‖g‖ = 6 and S = 8: the penalty is 2209 for 25, its gradient 2262 for 36; an inner step is −1.4 for 0.7.
+    - Measured for ‖g‖ = 6 and S = 8: the penalty is 2209 for 25, its gradient 2262 for 36; an inner step is
+      −1.4 for 0.7.
     """
 
     code = "AMP117"
@@ -65,7 +67,8 @@ class AutogradGradOfScaledLoss(Rule):
             used = "enter a loss" if taken.use == "penalty" else "step parameters"
             yield Violation(
                 record.index,
-                f"derivatives of a loss that {names(trace, scalers)} scaled {used} undivided: they are S times too large",
+                f"derivatives of a loss that {names(trace, scalers)} scaled {used} undivided: "
+                "they are S times too large",
                 story(trace, record),
                 certain=are_known(trace, *scalers),
                 predicts="S",

@@ -17,9 +17,9 @@ class ClosureWithScaler(Rule):
     Finds `scaler.step(optimizer, closure)`, the closure by position or by keyword, as LBFGS and SAM want it.
 
     ## Why is this bad
-    As `closure=` torch refuses it. By position it slips through: the scaler unscales what is there and then calls
-    `optimizer.step(closure)`, which clears the gradients and computes them anew, scaled. The optimizer steps on gradients
-    that are S times too large, and an overflow in them is neither seen nor skipped.
+    As `closure=` torch refuses it. By position it slips through: the scaler unscales what is there and then
+    calls `optimizer.step(closure)`, which clears the gradients and computes them anew, scaled. The optimizer
+    steps on gradients that are S times too large, and an overflow in them is neither seen nor skipped.
 
     ## Example
     ```python
@@ -28,6 +28,7 @@ class ClosureWithScaler(Rule):
         loss = criterion(model(inputs), targets)
         scaler.scale(loss).backward()
         return loss
+
 
     scaler.step(optimizer, closure)
     scaler.update()
@@ -41,17 +42,19 @@ class ClosureWithScaler(Rule):
         loss.backward()
         return loss
 
+
     optimizer.step(closure)  # without a scaler: train in float32 or bfloat16
     ```
 
     ## Known problems
-    Something that is passed on and may be None is reported as possible. LBFGS does not care for the size of its
-    gradients, so that its parameters hide the fault as long as nothing overflows.
+    Something that is passed on and may be None is reported as possible. LBFGS does not care for the size of
+    its gradients, so that its parameters hide the fault as long as nothing overflows.
 
     ## References
-    - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step: "Closure use is not currently supported."
-    - Measured in torch 2.13: `closure=` raises; by position the step sees S · g, and after an infinity in it the
-      parameters are NaN while S stays.
+    - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step: "Closure use is not currently
+      supported."
+    - Measured in torch 2.13: `closure=` raises; by position the step sees S · g, and after an infinity in it
+      the parameters are NaN while S stays.
     """
 
     code = "AMP120"

@@ -15,12 +15,13 @@ class GradReadBeforeUnscale(Rule):
     """A norm of gradients is logged or tested while they still carry the loss scale.
 
     ## What it does
-    Finds norms, means and elements of gradients, taken in the loop, in a function that it calls or in a tensor hook,
-    after `scaler.scale(loss).backward()` and before the gradients are unscaled, that are then logged or decide a branch.
+    Finds norms, means and elements of gradients, taken in the loop, in a function that it calls or in a
+    tensor hook, after `scaler.scale(loss).backward()` and before the gradients are unscaled, that are then
+    logged or decide a branch.
 
     ## Why is this bad
-    The figure is S times too large, and it jumps whenever the scale changes: a curve of it shows the scale and not the
-    training, and a threshold that was chosen for true gradients is exceeded all the time.
+    The figure is S times too large, and it jumps whenever the scale changes: a curve of it shows the scale
+    and not the training, and a threshold that was chosen for true gradients is exceeded all the time.
 
     ## Example
     ```python
@@ -42,14 +43,16 @@ class GradReadBeforeUnscale(Rule):
     ```
 
     ## Known problems
-    A norm that is only tested for finiteness, divided by the scale, or read after `scaler.step` (which unscales in place)
-    is right. One that is the coefficient of a clip by hand is reported as AMP101 alone, and where the same gradients are
-    clipped or edited before they are unscaled as well, only that is reported: one `unscale_` mends both. A norm that is
-    returned to a caller or stored, out of sight, is reported as possible.
+    A norm that is only tested for finiteness, divided by the scale, or read after `scaler.step` (which
+    unscales in place) is right. One that is the coefficient of a clip by hand is reported as AMP101 alone,
+    and where the same gradients are clipped or edited before they are unscaled as well, only that is
+    reported: one `unscale_` mends both. A norm that is returned to a caller or stored, out of sight, is
+    reported as possible.
 
     ## References
-    - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#working-with-unscaled-gradients: "If you wish to modify
-      or inspect the .grad attributes of parameters between backward() and scaler.step(optimizer), you should unscale".
+    - https://docs.pytorch.org/docs/stable/notes/amp_examples.html#working-with-unscaled-gradients: "If you
+      wish to modify or inspect the .grad attributes of parameters between backward() and
+      scaler.step(optimizer), you should unscale".
     - Measured: 40 for 5 with (3, 4) and S = 8; after `scaler.step` it is 5.
     """
 
@@ -74,8 +77,8 @@ class GradReadBeforeUnscale(Rule):
             what = "decides a branch" if read.use == "tested" else "is taken"
             yield Violation(
                 record.index,
-                f"a norm of the gradients of {names(trace, scaled.owners)} {what} while they still carry the loss scale: "
-                "it is S times too large",
+                f"a norm of the gradients of {names(trace, scaled.owners)} {what} while they still carry the "
+                "loss scale: it is S times too large",
                 story(trace, *(c.record for c in scaled.contributions), *steps),
                 certain=scaled.certain and read.use != "kept",
                 predicts="S",

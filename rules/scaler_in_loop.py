@@ -14,12 +14,13 @@ class ScalerInLoop(Rule):
     """A GradScaler is built anew for every epoch or batch.
 
     ## What it does
-    Finds a GradScaler that is built inside a loop, or in a function that runs once an epoch, while the optimizer that it
-    steps is the same all the time.
+    Finds a GradScaler that is built inside a loop, or in a function that runs once an epoch, while the
+    optimizer that it steps is the same all the time.
 
     ## Why is this bad
-    A scaler learns its scale: it starts at 65536 and halves it at each overflow. A new one starts over, so that each epoch
-    loses its first steps again to the same overflows; built for every batch, it may never get to step at all.
+    A scaler learns its scale: it starts at 65536 and halves it at each overflow. A new one starts over, so
+    that each epoch loses its first steps again to the same overflows; built for every batch, it may never get
+    to step at all.
 
     ## Example
     ```python
@@ -44,14 +45,16 @@ class ScalerInLoop(Rule):
     ```
 
     ## Known problems
-    A new scaler beside a new optimizer is a new training (folds, trials) and right. Where no loop over epochs can be
-    seen, a function counts as run once an epoch if it is told the epoch and is given the optimizer; one with no loop at
-    all, which may run for each batch, is reported as possible, and so is a scaler that is built only if none was given.
+    A new scaler beside a new optimizer is a new training (folds, trials) and right. Where no loop over epochs
+    can be seen, a function counts as run once an epoch if it is told the epoch and is given the optimizer;
+    one with no loop at all, which may run for each batch, is reported as possible, and so is a scaler that is
+    built only if none was given.
 
     ## References
-    - https://docs.pytorch.org/docs/stable/notes/amp_examples.html: one GradScaler "at the beginning of training".
-    - Measured with gradients that need S below 3402: of 24 steps one scaler does 19, one for each epoch 9, one for each
-      batch none.
+    - https://docs.pytorch.org/docs/stable/notes/amp_examples.html: one GradScaler "at the beginning of
+      training".
+    - Measured with gradients that need S below 3402: of 24 steps one scaler does 19, one for each epoch 9,
+      one for each batch none.
     """
 
     code = "AMP119"
@@ -74,7 +77,9 @@ class ScalerInLoop(Rule):
                 continue
             (first, build), (second, _) = same[:2]
             scalers = {b.role for _, b in same}
-            lasting = [o for o in _stepped(trace, scalers, first.index, second.index) if _lasts(trace, o, second)]
+            lasting = [
+                o for o in _stepped(trace, scalers, first.index, second.index) if _lasts(trace, o, second)
+            ]
             again = _stepped(trace, scalers, second.index, len(trace.records))
             lasting = [o for o in lasting if o in again]
             if not lasting:

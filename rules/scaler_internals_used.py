@@ -19,14 +19,14 @@ class ScalerInternalsUsed(Rule):
     """A private attribute of a GradScaler is read or written.
 
     ## What it does
-    Finds `_scale`, `_growth_tracker`, `_per_optimizer_states` and `_found_inf_per_device` of a scaler, read or written,
-    outside the classes that define them.
+    Finds `_scale`, `_growth_tracker`, `_per_optimizer_states` and `_found_inf_per_device` of a scaler, read
+    or written, outside the classes that define them.
 
     ## Why is this bad
-    `_scale` and `_growth_tracker` are None until the first `scale()`, and a disabled scaler has none of these attributes:
-    the line raises AttributeError as soon as somebody trains without AMP. What was found in the gradients is emptied
-    by `update()`, so that it says nothing afterwards. A write bypasses the checks of `update`. Every version of torch may
-    rename them.
+    `_scale` and `_growth_tracker` are None until the first `scale()`, and a disabled scaler has none of these
+    attributes: the line raises AttributeError as soon as somebody trains without AMP. What was found in the
+    gradients is emptied by `update()`, so that it says nothing afterwards. A write bypasses the checks of
+    `update`. Every version of torch may rename them.
 
     ## Example
     ```python
@@ -43,19 +43,23 @@ class ScalerInternalsUsed(Rule):
     ```
 
     ## Known problems
-    A scaler that is known by its name only, in a file that imports none from torch, is reported as possible where the
-    attribute is `_scale`: other classes have one too. Classes derived from GradScaler may use what they inherit.
+    A scaler that is known by its name only, in a file that imports none from torch, is reported as possible
+    where the attribute is `_scale`: other classes have one too. Classes derived from GradScaler may use what
+    they inherit.
 
     ## References
-    - https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling: `get_scale`, `update(new_scale)`, `state_dict`.
-    - Measured in torch 2.13: `_scale` is None before the first `scale()`, `_found_inf_per_device(optimizer)` is empty
-      after `update()`, and all of them are missing with `enabled=False`.
+    - https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling: `get_scale`, `update(new_scale)`,
+      `state_dict`.
+    - Measured in torch 2.13: `_scale` is None before the first `scale()`, `_found_inf_per_device(optimizer)`
+      is empty after `update()`, and all of them are missing with `enabled=False`.
     """
 
     code = "AMP122"
     name = "scaler-internals-used"
     severity = "warning"
-    unobservable = "what a private attribute holds changes no update; it only breaks with a version or an option"
+    unobservable = (
+        "what a private attribute holds changes no update; it only breaks with a version or an option"
+    )
     hint = "use get_scale(), update(new_scale) and state_dict()"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

@@ -17,8 +17,9 @@ class ScalerStepResultTested(Rule):
     Finds tests of the value of `scaler.step(optimizer)`: `if scaler.step(optimizer):`, `if result is None:`.
 
     ## Why is this bad
-    `scaler.step` returns what `optimizer.step()` returns, which is None, and None as well when it skips the step. The
-    test comes out the same way whatever happened: a schedule behind it never advances, or always does.
+    `scaler.step` returns what `optimizer.step()` returns, which is None, and None as well when it skips the
+    step. The test comes out the same way whatever happened: a schedule behind it never advances, or always
+    does.
 
     ## Example
     ```python
@@ -38,11 +39,12 @@ class ScalerStepResultTested(Rule):
     ```
 
     ## Known problems
-    A scaler that is not built where ampcheck can see it may be of a class whose `step` returns something: then the
-    finding is possible only. A test with nothing in its branches that trains is not looked at.
+    A scaler that is not built where ampcheck can see it may be of a class whose `step` returns something:
+    then the finding is possible only. A test with nothing in its branches that trains is not looked at.
 
     ## References
-    - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step: the return value of `optimizer.step`.
+    - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step: the return value of
+      `optimizer.step`.
     - Measured in torch 2.13: None for a step that is done and for one that is skipped.
     """
 

@@ -110,7 +110,7 @@ class _Slice:
 
     def _follow_gradients(self, statement: p.Stmt, bound: set[str], used: set[str]) -> None:
         """What is bound to gradients matters, and so do the parameters of functions that are given them."""
-        if not used & self.gradients:
+        if not (used & self.gradients or _measures(statement, used)):
             return
         more = set(bound)
         for node in p.walk(statement) if not isinstance(statement, NESTING) else ():
@@ -142,6 +142,14 @@ class _Slice:
                 self._yielding.add(statement)
         self._facts[statement] = bound, _mentioned(heads)
         return self._facts[statement]
+
+
+def _measures(statement: p.Stmt, used: set[str]) -> bool:
+    """Whether a statement takes the gradients' norm with a clip that bounds nothing."""
+    if not used & {"clip_grad_norm_", "get_total_norm"} or isinstance(statement, NESTING):
+        return False
+    infinite = (n.value in ("inf", "infinity") for n in p.walk(statement) if isinstance(n, p.Constant))
+    return "get_total_norm" in used or "inf" in used or any(infinite)
 
 
 def _targets(statement: p.Stmt) -> tuple[p.Expr, ...]:
@@ -217,9 +225,7 @@ def _kept(body: tuple[p.Stmt, ...], found: _Slice) -> tuple[p.Stmt, ...]:
                 if inner or any(_has_events(context) for context, _ in statement.items):
                     kept.append(replace(statement, body=inner))
             case p.Try():
-                blocks = [
-                    _kept(b, found) for b in (statement.body, statement.orelse, statement.final)
-                ]
+                blocks = [_kept(b, found) for b in (statement.body, statement.orelse, statement.final)]
                 handlers = tuple(_kept(h, found) for h in statement.handlers)
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))

@@ -195,8 +195,8 @@ class Machine(Stage):
         """``autograd.grad`` of the loss as the loop has it, used as it comes."""
         owner = op["owner"]
         losses = self.models[owner](self._gradients(op, owner), self.scenario.curved)
-        total = sum(self.in_unit(loss, unit) for loss, unit in zip(losses, op["parts"], strict=True))
-        found = torch.autograd.grad(total, list(self.models[owner].parameters()))
+        parts = [self.in_unit(loss, unit) for loss, unit in zip(losses, op["parts"], strict=True)]
+        found = torch.autograd.grad(torch.stack(parts).sum(), list(self.models[owner].parameters()))
         self.seen.derivative.append((op["micro"], float(torch.cat([g.flatten() for g in found]).norm())))
 
     def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:

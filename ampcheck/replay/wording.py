@@ -128,10 +128,9 @@ def _skip_test(user: Observed) -> Wording:
     said = {outcome: {s for one, s in tests if one == outcome} for outcome in ("done", "skipped")}
     shared = ", ".join(sorted(said["done"] & said["skipped"]))
     counts = {outcome: sum(one == outcome for one, _ in tests) for outcome in said}
-    text = (
-        f"the step returns {shared} where it was skipped ({counts['skipped']}) and where it was done ({counts['done']})"
-    )
-    return Wording(text, {"skip-test": shared, "skipped": counts["skipped"], "done": counts["done"]})
+    skipped, done = counts["skipped"], counts["done"]
+    text = f"the step returns {shared} where it was skipped ({skipped}) and where it was done ({done})"
+    return Wording(text, {"skip-test": shared, "skipped": skipped, "done": done})
 
 
 def _plain(

@@ -227,7 +227,9 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
     # Weights of single examples, known as such once their mean is taken: they do not divide by anything.
     mark = WEIGHT if op == "*" and other is None and "/" not in text_of(factor) else ""
     named = flow.times(Unit(other=frozenset({f"{mark}{text_of(factor)}"})))
-    return named if other is None else replace(named.plus(other), parts=named.parts, reduction=named.reduction)
+    return (
+        named if other is None else replace(named.plus(other), parts=named.parts, reduction=named.reduction)
+    )
 
 
 def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, reflected: bool) -> v.Value:

@@ -16,7 +16,20 @@ from ampcheck.running.roles import overlaps
 __all__ = ["combined", "differentiated", "method", "passed_on", "used_in"]
 
 SAME = frozenset(
-    {"view", "reshape", "flatten", "float", "double", "clone", "contiguous", "detach", "items", "values", "squeeze", "unsqueeze"}
+    {
+        "view",
+        "reshape",
+        "flatten",
+        "float",
+        "double",
+        "clone",
+        "contiguous",
+        "detach",
+        "items",
+        "values",
+        "squeeze",
+        "unsqueeze",
+    }
 )
 
 
@@ -54,7 +67,7 @@ def combined(machine: Machine, op: str, left: v.Value, right: v.Value, text: str
     if isinstance(other, v.Derivative) and other.unit == mine.unit:
         return mine
     is_epsilon = isinstance(other, v.Number) and 0 < other.value < 1
-    if op in "+-" and (is_epsilon or mine.unit == PLAIN and isinstance(other, v.Number)):
+    if op in "+-" and (is_epsilon or (mine.unit == PLAIN and isinstance(other, v.Number))):
         return mine
     if isinstance(other, v.Parameters) and mine.unit.is_scaled:
         machine.uses.setdefault(mine.record, set()).add("step")

@@ -78,9 +78,7 @@ def step(
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
     name = scaler.id if scaler is not None and on else None
     with machine.guarded(*guards):
-        event = ev.Step(
-            site=node.site, optimizer=optimizer.id, scaler=name, closure=closure, passed=passed
-        )
+        event = ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure, passed=passed)
         record = machine.emit(event)
     declare(machine, "step", (optimizer.id,), record.index)
     return record

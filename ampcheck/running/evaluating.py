@@ -133,9 +133,9 @@ def _compare(machine: Machine, node: p.Compare) -> v.Value:
 def _note_norms(machine: Machine, left: v.Value, right: v.Value) -> None:
     """A norm that is compared with anything but infinity, None or itself decides something."""
     for norm, other in ((left, right), (right, left)):
-        if isinstance(norm, v.GradientNorm) and norm is not other:
-            if not (isinstance(other, v.Const) or re.search(r"\b(inf|nan)\b", text_of(other).lower())):
-                norms.use(machine, norm, "tested")
+        finite = isinstance(other, v.Const) or re.search(r"\b(inf|nan)\b", text_of(other).lower())
+        if isinstance(norm, v.GradientNorm) and norm is not other and not finite:
+            norms.use(machine, norm, "tested")
 
 
 def _boolop(machine: Machine, node: p.BoolOp) -> v.Value:

@@ -93,7 +93,11 @@ def _takes_scale_out(op: str, other: v.Value, reflected: bool) -> bool:
     """Whether a factor makes the norm of scaled gradients a true one: ``norm / scale``, ``max_norm * scale / norm``."""
     flow = flow_of(other)
     unit = other.unit if isinstance(other, v.Number) else flow.parts[0] if flow is not None else PLAIN
-    if unit == PLAIN and isinstance(other, v.Unknown) and re.search(r"(loss|grad|amp)_?scale", text_of(other)):
+    if (
+        unit == PLAIN
+        and isinstance(other, v.Unknown)
+        and re.search(r"(loss|grad|amp)_?scale", text_of(other))
+    ):
         return op == "/"
     exponents = sum(exponent for _, exponent in unit.scale)
     return exponents > 0 if op == "/" else exponents < 0 or (reflected and exponents > 0 and unit != Unit())

@@ -69,7 +69,7 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
 
 
 def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
-    """A root with a loop of its own is called once, or twice where it trains for one epoch and builds what should last."""
+    """A root with a loop of its own is called once; twice where it trains for an epoch and builds what should last."""
     arguments = _arguments(machine, root, 0)
     if not machine.setting.epochs:
         norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
