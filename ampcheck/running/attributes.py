@@ -44,6 +44,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
             return v.Gradient(value)
         case v.Parameters() if name in ("data", "requires_grad", "main_grad"):
             return value if name == "data" else v.Gradient(value) if name == "main_grad" else v.TRUE
+        case v.Model(id=parameter) if name in ("grad", "main_grad"):  # ``model.head.weight.grad``
+            return v.Gradient(v.Parameters((parameter,), text=parameter))
         case v.Gradient() | v.Derivative() if name in ("data", "T"):
             return value
         case v.Model(bypassed=False, wrapper=wrapper) if name == "module" and wrapper:
