@@ -85,10 +85,11 @@ class ScalerInLoop(Rule):
             if not lasting:
                 continue
             each = "batch" if len(_micros_between(trace, first, second)) == 1 else "epoch"
+            through = f" (called in line {second.calls[-1].line})" if second.calls else ""
             known = all(_is_surely_kept(trace, o) for o in lasting) and are_known(trace, build.role)
             yield Violation(
                 second.index,
-                f"{name(trace, build.role)} is built anew for every {each} while it steps the same "
+                f"{name(trace, build.role)} is built anew for every {each}{through} while it steps the same "
                 f"{names(trace, lasting)}: its scale starts over each time",
                 story(trace, first, *again.values()),
                 certain=known and not trace.repeated and not _is_a_fallback(second),

@@ -12,7 +12,7 @@ from ampcheck.running import derivatives, emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
-from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.describing import asks_for_finiteness, flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_window
 
@@ -28,7 +28,9 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
     """A library function of gradients."""
     base = name.removesuffix("_")
     if base in ("nan_to_num", "where", "masked_fill"):
-        result = v.Gradient(gradient.parameters, "hide")
+        # A mask of another kind (frozen rows) is a mask, and hides nothing.
+        hides = base == "nan_to_num" or any(map(asks_for_finiteness, given.all))
+        result = v.Gradient(gradient.parameters, "hide" if hides else "multiply")
     elif base.endswith("_like"):
         return v.Unknown(f"{base}(...)")
     elif base in ("clamp", "clip"):
@@ -219,6 +221,21 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     return v.Unknown(f"sum({text_of(value)})", True, flow) if flow is not None else None
 
 
+def _foreach(op: str) -> Builtin:
+    """``torch._foreach_mul_(grads, x)``: what is done to each of the gradients in a list."""
+
+    def each(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+        grads, factor = given.get(0, "tensors"), given.get(1, "scalar")
+        items = grads.items if isinstance(grads, (v.Seq, v.Items)) else []
+        for gradient in items:
+            result = binary(machine, op, gradient, factor, "") if factor is not None else gradient
+            if isinstance(gradient, v.Gradient) and isinstance(result, v.Gradient):
+                emitting.edit(machine, result, node)
+        return v.NONE if any(isinstance(i, v.Gradient) for i in items) else None
+
+    return each
+
+
 def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     """``torch.autograd.backward(losses)``."""
     loss = given.get(0, "tensors")
@@ -288,6 +305,9 @@ BUILTINS: dict[str, Builtin] = {
     "div": _quotient,
     "mul": _product,
     "sum": _sum,
+    "_foreach_mul_": _foreach("*"),
+    "_foreach_div_": _foreach("/"),
+    "_foreach_add_": _foreach("+"),
     "torch.autograd.backward": _autograd_backward,
     "torch.autograd.grad": _autograd_grad,
     "all": _all_of,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from ampcheck.running import values as v
 
-__all__ = ["flow_of", "is_varying", "text_of"]
+__all__ = ["asks_for_finiteness", "flow_of", "is_varying", "text_of"]
 
 
 def text_of(value: v.Value) -> str:
@@ -52,6 +53,11 @@ def text_of(value: v.Value) -> str:
             return text
         case _:
             return type(value).__name__.lower()
+
+
+def asks_for_finiteness(value: v.Value) -> bool:
+    """Whether a test or mask tells what is finite from what is not."""
+    return re.search(r"is_?nan|is_?inf|is_?finite", text_of(value)) is not None
 
 
 def is_varying(value: v.Value | None) -> bool:

@@ -219,6 +219,10 @@ def clip(
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
     if (bound is not None and (bound == float("inf") or bound <= 0)) or _is_infinite(threshold):
         return norms.taken_from(machine, parameters, node)
+    if owners and _is_scaled(threshold):
+        # ``max_norm * scaler.get_scale()``: right for scaled gradients, which it changes by a plain number.
+        machine.emit(ev.Edit(site=node.site, effect="multiply", owners=owners))
+        return v.GradientNorm(parameters, frozenset())
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(
@@ -235,6 +239,13 @@ def clip(
         )
         declare(machine, "clip", owners, record.index)
     return v.GradientNorm(parameters, frozenset())
+
+
+def _is_scaled(threshold: v.Value | None) -> bool:
+    """Whether the loss scale is in a threshold."""
+    flow = flow_of(threshold) if threshold is not None else None
+    units = flow.parts if flow is not None else (threshold.unit,) if isinstance(threshold, v.Number) else ()
+    return any(exponent > 0 for unit in units for _, exponent in unit.scale)
 
 
 def _is_infinite(threshold: v.Value | None) -> bool:

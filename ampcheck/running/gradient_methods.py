@@ -7,6 +7,7 @@ from ampcheck.running import emitting, norms
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary
+from ampcheck.running.describing import asks_for_finiteness
 from ampcheck.running.machine import Machine
 from ampcheck.running.roles import (
     freeze,
@@ -44,7 +45,7 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
     """Methods of ``p.grad``: those with a trailing underscore change the buffer."""
     assert isinstance(it, v.Gradient)
     base = name.removesuffix("_")
-    operand = given.get(0, "other", "min")
+    operand = given.get(0, "other", "min", "mask", "condition")
     result: v.Value
     match base:
         case "mul" | "multiply" | "div" | "divide" | "true_divide" if operand is not None:
@@ -59,8 +60,11 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
             result = v.Gradient(it.parameters, "nonlinear")
         case "clamp" | "clip" | "clamp_max" | "clamp_min":
             result = v.Gradient(it.parameters, "clamp")
-        case "nan_to_num" | "masked_fill" | "where":
+        case "nan_to_num":
             result = v.Gradient(it.parameters, "hide")
+        case "masked_fill" | "where":
+            hides = operand is not None and asks_for_finiteness(operand)
+            result = v.Gradient(it.parameters, "hide" if hides else "multiply")
         case "zero":
             owners, _ = owners_of(machine, it.parameters)
             emitting.zero_grad(machine, owners, False, node)

@@ -62,7 +62,13 @@ def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Valu
     bound = given.get(1, "max_norm", "clip_value")
     strict = given.get(3, "error_if_nonfinite")
     raises = isinstance(strict, v.Truth) and strict.value
-    return emitting.clip(machine, lib.CLIPS[last], target, bound, node, strict=raises)
+    style = lib.CLIPS[last]
+    if last == "dispatch_clip_grad":
+        mode, bound, raises = given.get(2, "mode"), given.get(1, "value"), False
+        style = "value" if isinstance(mode, v.Const) and mode.value == "value" else "norm"
+    elif last == "adaptive_clip_grad":
+        bound = None  # a factor: the bound is that part of each weight's own norm
+    return emitting.clip(machine, style, target, bound, node, strict=raises)
 
 
 def _autocast(machine: Machine, given: Arguments) -> v.Value:
