@@ -85,7 +85,9 @@ class ScalerInLoop(Rule):
             if not lasting:
                 continue
             each = "batch" if len(_micros_between(trace, first, second)) == 1 else "epoch"
-            through = f" (called in line {second.calls[-1].line})" if second.calls else ""
+            # The first call is the root's own, which nobody wrote.
+            calls = second.calls if trace.root == "the module" else second.calls[1:]
+            through = f" (called in line {calls[-1].line})" if calls else ""
             known = all(_is_surely_kept(trace, o) for o in lasting) and are_known(trace, build.role)
             yield Violation(
                 second.index,
