@@ -41,6 +41,9 @@ def _if(machine: Machine, node: p.If) -> None:
     leaning = None if body_leaves == else_leaves else else_leaves
     if _raises(node.body) != _raises(node.orelse):
         leaning = _raises(node.orelse)  # ``elif kind == "b": return b`` before ``else: raise``
+    refuses = len(node.body) == 1 and _raises(node.body) and not node.orelse
+    if refuses and isinstance(test, v.Atom) and not test.varying and machine.trial is None:
+        machine.choices.suppose(test, test.negated)
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test), leaning)
     if node in machine.layout.gates and any(g.boundary for g in guards):
         # Said of the code, not of this run: the test may never hold in it.
