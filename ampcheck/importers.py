@@ -101,7 +101,7 @@ def _shared(one: str, other: str) -> int:
 
 
 def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
-    found = []
+    found: list[tuple[str, frozenset[bytes]]] = []
     for folder, folders, files in os.walk(top or "."):
         folders[:] = sorted(
             f for f in folders if f not in SKIPPED and not f.startswith(".") and "test" not in f
