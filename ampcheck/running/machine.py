@@ -100,7 +100,9 @@ class Machine(ABC):
         self.unsynced: list[str] = []
         self.no_grad = 0
         self.frozen: set[str] = set()
-        self.hooks: list[tuple[str, v.Value, bool]] = []
+        self.hooks: list[tuple[str, v.Value, bool, bool]] = []
+        # Whether what runs is only for parameters that a test has picked out of a loop over them.
+        self.picked = False
         self.depth = 0
         self.trial: list[tuple[dict[Any, v.Value], Any, v.Value | None]] | None = None
         self.hint = ""
