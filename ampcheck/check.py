@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck import registry
+from ampcheck.checkpoints import with_checkpoints
 from ampcheck.events import Deprecated, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
@@ -96,8 +97,12 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 
 
 def _analyse(path: str, data: bytes) -> tuple[p.Module, Exploration]:
-    module = lower(decode(path, data))
-    return module, explore(module)
+    source = decode(path, data)
+    module = lower(source)
+    found = explore(module)
+    runs = with_checkpoints(source, (*found.traces, *found.repeats))
+    count = len(found.traces)
+    return module, replace(found, traces=runs[:count], repeats=runs[count:])
 
 
 def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failure | None]:

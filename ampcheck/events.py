@@ -20,6 +20,7 @@ __all__ = [
     "AverageUpdate",
     "Backward",
     "Build",
+    "Checkpoint",
     "Clip",
     "Convert",
     "Deprecated",
@@ -35,6 +36,7 @@ __all__ = [
     "ScheduleStep",
     "Site",
     "SkipTest",
+    "StateDict",
     "Step",
     "Unit",
     "Unscale",
@@ -295,6 +297,25 @@ class Build(Event):
     kind: Literal["scaler", "optimizer", "scheduler", "average", "wrapper"]
     role: str
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDict(Event):
+    """``scaler.state_dict()`` while a step of the scaler is not followed by its update yet."""
+
+    scaler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(Event):
+    """The state of a model and of `optimizers` is written to a file, and that of no scaler to any.
+
+    It stands at the end of its trace, wherever in the run it is written: it is read from the program's text.  It is
+    not `sure` where somebody else may add to it.
+    """
+
+    optimizers: tuple[str, ...]
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -272,6 +272,10 @@ class Machine(Stage):
         if op["role"] in self.members["scalers"] + self.members["optimizers"]:
             build(op["role"])
 
+    def _do_resume(self, op: Op) -> None:
+        for name in op["lost"]:
+            self.build_scaler(name)
+
     def _do_convert(self, op: Op) -> None:
         for owner in op["owners"]:
             self.models[owner].to(getattr(torch, op["dtype"]))
