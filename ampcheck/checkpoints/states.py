@@ -16,7 +16,6 @@ OPTIMIZER_STATE = re.compile(r"optim\w*_state_dict$|^get_optimizer_state|optim_s
 MODEL_KEY = re.compile(
     r"model|(^|_)net(work)?(_|$)|weights?$|^params|^state_dict|generator|discriminator|encoder|decoder", re.I
 )
-DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,15 @@ def states_in(node: ast.expr, known: Mapping[str, States], key: str = "") -> Sta
             return found
         case ast.Call(keywords=keywords) if called(node) == "dict" or called(node)[:1].isupper():
             found = NOTHING
-            for argument in (*node.args, *(k.value for k in keywords if k.arg is None)):
+            for argument in node.args:
                 inside = states_in(argument, known)
-                found |= inside if inside != NOTHING or _is_plain(argument) else States(open=True)
+                found |= inside if inside != NOTHING or called(node) != "dict" else States(open=True)
             for keyword in keywords:
                 if keyword.arg is not None:
                     found |= states_under(keyword.arg, keyword.value, known)
+                else:
+                    inside = states_in(keyword.value, known)
+                    found |= inside if inside != NOTHING else States(open=True)
             return found
         case _:
             return _inside(node, known, key)
@@ -139,9 +141,3 @@ def _is_model(name: str) -> bool:
 def _literal(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
-
-def _is_plain(node: ast.expr) -> bool:
-    """Whether an argument is no container that one cannot see into."""
-    return isinstance(node, (ast.Constant, *DISPLAYS)) or (
-        isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in ("epoch", "step", "config", "args")
-    )
