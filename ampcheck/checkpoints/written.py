@@ -19,7 +19,7 @@ from ampcheck.running.naming import names_optimizer
 __all__ = ["Function", "Written", "functions_of", "own_nodes", "saves", "written_in"]
 
 SAVES = re.compile(r"(^|_)(save|dump|write|upload|store|put|persist)(_|$|[A-Z])|checkpoint|snapshot|ckpt", re.I)
-SAVES_NOTHING = re.compile(r"load|restore|resume|path|name|find|latest|remove|clean|_dir|delete|resume|get_", re.I)
+SAVES_NOTHING = re.compile(r"^on_|load|restore|resume|path|name|find|latest|remove|clean|_dir|delete|resume|get_", re.I)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -120,6 +120,7 @@ class _Scope:
     made_by: dict[str, str] = field(default_factory=dict)
     apart: States = NOTHING
     apart_at: ast.expr | None = None
+    handed_on: set[str] = field(default_factory=set)
 
     def read(self) -> None:
         """Follow the states through the statements."""
@@ -171,6 +172,8 @@ class _Scope:
                 name = call.func.value.id
                 self.known[name] |= more[0] if more[0] != NOTHING else States(open=True)
         if not saves(called(call)):
+            if isinstance(call.func, ast.Attribute):  # ``callback.on_checkpoint_save(state)`` may add to it
+                self.handed_on |= {a.id for a in call.args if isinstance(a, ast.Name)}
             return
         for argument in (*call.args, *(k.value for k in call.keywords)):
             for node in ast.walk(argument):
@@ -180,7 +183,8 @@ class _Scope:
                     self.saved_calls.add(self.made_by[node.id])
             states = states_in(argument, self.known)
             if states.resumable and not states.open:
-                self._write(self._place(argument), states)
+                names = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
+                self._write(self._place(argument), states, not names & self.handed_on)
             elif states.optimizers or states.model:
                 self.apart |= states
                 self.apart_at = self._place(argument) if states.optimizers else self.apart_at
@@ -190,9 +194,9 @@ class _Scope:
         if states.resumable and not states.open and not isinstance(value, ast.Tuple):
             self.returned = Written(self._place(value), self.function, self._named(states), False)
 
-    def _write(self, place: ast.expr, states: States) -> None:
+    def _write(self, place: ast.expr, states: States, sure: bool = True) -> None:
         if all(one.node is not place for one in self.written):
-            self.written.append(Written(place, self.function, self._named(states)))
+            self.written.append(Written(place, self.function, self._named(states), sure))
 
     def _named(self, states: States) -> frozenset[str]:
         return frozenset(self.aliases.get(name, name) for name in states.optimizers)

@@ -272,6 +272,10 @@ class Machine(Stage):
         if op["role"] in self.members["scalers"] + self.members["optimizers"]:
             build(op["role"])
 
+    def _do_save_scale(self, op: Op) -> None:
+        saved = float(self.scalers[op["scaler"]].state_dict()["scale"])
+        self.seen.saved_scale.append((op["micro"], saved / self.first_scale(op["scaler"])))
+
     def _do_resume(self, op: Op) -> None:
         for name in op["lost"]:
             self.build_scaler(name)

@@ -170,6 +170,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "average", "average": role}
         case ev.ReadScale(scaler=scaler, reading=reading):
             return {"do": "read-scale", "scaler": scaler, "reading": reading}
+        case ev.StateDict(scaler=scaler):
+            return {"do": "save-scale", "scaler": scaler}
         case ev.Build(kind="scaler" | "optimizer" as kind, role=role) if begun:
             return {"do": "build", "kind": kind, "role": role}
         case ev.Convert(model=model, dtype=dtype):

@@ -69,6 +69,8 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _plain("learning rate at step", "rates", user.rates, reference.rates)
         case "scale":
             return _scale(user, reference)
+        case "saved-scale":
+            return _saved_scale(user, reference)
         case "windows":
             key = _key(user.windows, reference.windows)
             found, expected = (", ".join(map(str, w.windows.get(key, ()))) for w in (user, reference))
@@ -117,6 +119,15 @@ def _scale(user: Observed, reference: Observed) -> Wording:
     should = expected[at] if at < len(expected) else math.nan
     text = f"loss scale {number(now)} × S, expected {number(should)} × S"
     return Wording(text, {"scale": now, "scale expected": should})
+
+
+def _saved_scale(user: Observed, reference: Observed) -> Wording:
+    expected = dict(reference.saved_scale)
+    for micro, found in user.saved_scale:
+        if micro in expected and not same([found], [expected[micro]]):
+            text = f"saved loss scale {number(found)} × S, expected {number(expected[micro])} × S"
+            return Wording(text, {"saved-scale": found, "saved-scale expected": expected[micro]})
+    return Wording("saved loss scale differs", {})
 
 
 def _plain(

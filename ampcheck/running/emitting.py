@@ -5,6 +5,7 @@ from __future__ import annotations
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
+from ampcheck.gradients import STEPPED
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
@@ -24,6 +25,7 @@ __all__ = [
     "scale",
     "schedule",
     "step",
+    "take_state",
     "unscale",
     "update",
     "zero_grad",
@@ -86,6 +88,12 @@ def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> 
             record = machine.emit(ev.Update(site=node.site, scaler=scaler.id, explicit=explicit))
         if not explicit:  # raising the scale by hand now and then has nothing to do with windows
             declare(machine, "update", (), record.index)
+
+
+def take_state(machine: Machine, scaler: v.Scaler, node: p.Node) -> None:
+    """``scaler.state_dict()``: an event only where an update is still to come, so that it never forks a run else."""
+    if any(s == scaler.id and phase == STEPPED for (s, _), phase in machine.state.phases.items()):
+        machine.emit(ev.StateDict(site=node.site, scaler=scaler.id))
 
 
 def zero_grad(machine: Machine, owners: tuple[str, ...], to_none: bool, node: p.Node) -> None:

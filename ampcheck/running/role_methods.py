@@ -77,6 +77,9 @@ def on_scaler(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
             return v.Reading(it.id, machine.readings)
         case "is_enabled":
             return it.enabled
+        case "state_dict":
+            emitting.take_state(machine, it, node)
+            return v.Unknown(f"{it.id}.state_dict()")
         case _:
             return v.Unknown(f"{it.id}.{name}()")
 
