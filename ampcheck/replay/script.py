@@ -42,6 +42,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 ev.Clip(owners=named)
                 | ev.Edit(owners=named)
                 | ev.Read(owners=named)
+                | ev.Reduce(owners=named)
                 | ev.ZeroGrad(owners=named)
             ):
                 owners.update(dict.fromkeys(named))
@@ -66,7 +67,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
         "converted": converted,
         "window": loop.window,
         "ranks": bool(wrapped) or any(_mentions_world(r.event) for r in trace.records),
-        "reduced": any(isinstance(r.event, ev.Reduce) for r in trace.records),
+        "reduced": list(dict.fromkeys(o for _, e in trace.of(ev.Reduce) for o in e.owners)),
         "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
     }
 
@@ -156,6 +157,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
+        case ev.Reduce(owners=owners):
+            return {"do": "reduce", "owners": list(owners)}
         case ev.Read(owners=owners):
             return {"do": "read", "owners": list(owners)}
         case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure):

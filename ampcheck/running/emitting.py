@@ -6,6 +6,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.gradients import STEPPED
+from ampcheck.library.torch import REDUCING_OPTIMIZERS
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
@@ -22,6 +23,7 @@ __all__ = [
     "escape",
     "is_on",
     "read",
+    "reduce",
     "scale",
     "schedule",
     "step",
@@ -73,11 +75,20 @@ def step(
     closure: bool = False,
 ) -> None:
     """``optimizer.step()`` or ``scaler.step(optimizer)``."""
+    role = machine.roles.get(optimizer.id)
+    if role is not None and role.detail in REDUCING_OPTIMIZERS:
+        reduce(machine, optimizer, node)
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
     name = scaler.id if scaler is not None and on else None
     with machine.guarded(*guards):
         record = machine.emit(ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure))
     declare(machine, "step", (optimizer.id,), record.index)
+
+
+def reduce(machine: Machine, optimizer: v.Optimizer | None, node: p.Node) -> None:
+    """``optimizer.synchronize()`` of an optimizer that reduces over ranks: once for the gradients that are there."""
+    if optimizer is not None and "reduced" not in machine.state.buffer(optimizer.id).marks:
+        machine.emit(ev.Reduce(site=node.site, owners=(optimizer.id,)))
 
 
 def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> None:
