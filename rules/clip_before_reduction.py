@@ -19,8 +19,8 @@ class ClipBeforeReduction(Rule):
     (`dist.all_reduce(p.grad)`, Horovod's `optimizer.synchronize()`, `xm.reduce_gradients(optimizer)`).
 
     ## Why is this bad
-    Each rank clips its own gradient by its own norm, and the mean of what is left is another direction and another length
-    than the clipped mean. A step before the reduction leaves the ranks with different weights for good.
+    Each rank clips its own gradient by its own norm, and the mean of what is left has another direction and length than
+    the clipped mean. A step before the reduction leaves the ranks with different weights for good.
 
     ## Example
     ```python
@@ -43,8 +43,8 @@ class ClipBeforeReduction(Rule):
     ```
 
     ## Known problems
-    Bounding each rank's own contribution on purpose (differential privacy) looks the same. Horovod's optimizer reduces in
-    its `step` where nobody has called `synchronize` before.
+    Bounding each rank's own contribution on purpose (differential privacy) looks the same. Horovod's optimizer reduces
+    in its `step` where nobody has called `synchronize` before.
 
     ## References
     - [Writing distributed applications with PyTorch](https://docs.pytorch.org/tutorials/intermediate/dist_tuto.html)

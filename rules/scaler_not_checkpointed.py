@@ -18,9 +18,9 @@ class ScalerNotCheckpointed(Rule):
     saves the scaler's state nowhere.
 
     ## Why is this bad
-    Whoever saves an optimizer's state means to resume. The resumed run starts with the initial scale of 65536 again, and
-    the first updates overflow and are skipped until the scale is small enough: with gradients that need a scale of 2048
-    these are five updates at every restart. The count of good updates until the next growth is lost as well.
+    Whoever saves an optimizer's state means to resume. The resumed run starts with the initial scale of 65536 again,
+    and the first updates overflow and are skipped until the scale is small enough: with gradients that need a scale
+    of 2048 these are five updates at every restart. The count of good updates until the next growth is lost as well.
 
     ## Example
     ```python
@@ -39,8 +39,8 @@ class ScalerNotCheckpointed(Rule):
     from here. Nothing is said where weights are saved without an optimizer's state: nobody resumes from them.
 
     ## References
-    - [Automatic mixed precision recipe: saving and resuming](https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html#saving-resuming)
-    """
+    - [Automatic mixed precision recipe: saving and
+    resuming](https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html#saving-resuming) """
 
     code = "AMP801"
     name = "scaler-not-checkpointed"

@@ -18,9 +18,9 @@ class ScalerSavedMidStep(Rule):
     Finds `scaler.state_dict()` after a step of the scaler whose update is still to come.
 
     ## Why is this bad
-    The weights in the checkpoint are those after the step, the scale and the count of good updates those before it. Where
-    the step was skipped the resumed run repeats the scale that has just overflowed; where the scale was about to grow
-    it does so one update late.
+    The weights in the checkpoint are those after the step, the scale and the count of good updates those before it.
+    Where the step was skipped the resumed run repeats the scale that has just overflowed; where the scale was about
+    to grow it does so one update late.
 
     ## Example
     ```python

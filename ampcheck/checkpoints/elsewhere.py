@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ampcheck.checkpoints.states import called
@@ -44,7 +45,9 @@ class Elsewhere:
                 case ast.ImportFrom(module=module, level=level, names=names), ast.Name():
                     if any((alias.asname or alias.name) == name for alias in names):
                         yield from self._candidates(module or "", level)
-                case ast.ImportFrom(module=module, level=level, names=names), ast.Attribute(value=ast.Name(id=owner)):
+                case ast.ImportFrom(module=module, level=level, names=names), ast.Attribute(
+                    value=ast.Name(id=owner)
+                ):
                     if any((alias.asname or alias.name) == owner for alias in names):
                         yield from self._candidates(f"{module}.{owner}" if module else owner, level)
                 case ast.Import(names=names), ast.Attribute(value=ast.Name(id=owner)):
@@ -66,10 +69,8 @@ class Elsewhere:
         if file not in self.modules:
             self.modules[file] = None
             if os.path.isfile(file):
-                try:
+                with suppress(Unreadable):
                     self.modules[file] = decode(file, read_bytes(file)).tree
-                except Unreadable:
-                    pass
         return self.modules[file]
 
 
@@ -81,7 +82,9 @@ def _saves_both(function: ast.FunctionDef) -> bool:
     owners = [
         ast.unparse(node.func.value)
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "state_dict"
     ]
     optimizers = [o for o in owners if names_optimizer(o)]
     return bool(optimizers) and len(optimizers) < len(owners)

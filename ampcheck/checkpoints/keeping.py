@@ -13,7 +13,9 @@ from ampcheck.running.naming import names_scaler
 __all__ = ["keeps_scaler"]
 
 STATE = frozenset({"state_dict", "load_state_dict", "get_scale_state"})
-KEEPERS = re.compile(r"state|checkpoint|saver|snapshot|ckpt|load|resume|restore|register|^add_|stateful", re.I)
+KEEPERS = re.compile(
+    r"state|checkpoint|saver|snapshot|ckpt|load|resume|restore|register|^add_|stateful", re.IGNORECASE
+)
 
 
 def keeps_scaler(tree: ast.Module, scalers: Collection[str]) -> bool:

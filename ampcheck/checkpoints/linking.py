@@ -18,9 +18,9 @@ __all__ = ["with_checkpoints"]
 
 
 def with_checkpoints(source: Source, traces: Sequence[Trace]) -> list[Trace]:
-    """The traces, each that steps with a scaler ended by the checkpoints of its optimizers, if any forgets the scaler."""
+    """The traces, each ended by the checkpoints of its optimizers; unchanged where a scaler's state is kept."""
     stepping = any(e.scaler for t in traces for _, e in t.of(ev.Step))
-    if not stepping or source.tree is None or "state_dict" not in source.text and "save" not in source.text:
+    if not stepping or source.tree is None or ("state_dict" not in source.text and "save" not in source.text):
         return list(traces)
     scalers = {r.text for t in traces for r in t.roles_of("scaler")}
     if keeps_scaler(source.tree, scalers):
@@ -91,22 +91,26 @@ class _Places:
     def belongs(self, function: Function | None, record: Record) -> bool:
         """Whether a function's checkpoint is one of the training that a step is part of.
 
-        It is where both stand in one class or outermost function, or where one of them is called from where the other is.
+        It is where both stand in one class or outermost function, or one is called from where the other is.
         """
         steps = [s for s in (*record.calls, record.event.site) if s.path == self.path]
         around = [self._around(s.line) for s in steps]
         if function is None or not around or any(a is None for a in around):
-            return function is None or function.name in self.top or any(
-                a is not None and function.name in self._reach(_names(a)) for a in around
+            return (
+                function is None
+                or function.name in self.top
+                or any(a is not None and function.name in self._reach(_names(a)) for a in around)
             )
         own = self._around(function.lineno)
         if any(a is own for a in around):
             return True
-        return any(function.name in self._reach(_names(a)) for a in around if a is not None) or any(
-            a is not None and _names(a) & self._reach({function.name}) for a in around
-        ) or any(
-            function.name in reach and any(a is not None and _names(a) & reach for a in around)
-            for reach in (self._reach({caller}) for caller in self.calls)
+        return (
+            any(function.name in self._reach(_names(a)) for a in around if a is not None)
+            or any(a is not None and _names(a) & self._reach({function.name}) for a in around)
+            or any(
+                function.name in reach and any(a is not None and _names(a) & reach for a in around)
+                for reach in (self._reach({caller}) for caller in self.calls)
+            )
         )
 
     def are_together(self, function: Function | None, record: Record) -> bool:

@@ -14,7 +14,8 @@ __all__ = ["NOTHING", "States", "called", "last_name", "states_in", "states_unde
 STATE_METHODS = frozenset({"state_dict", "local_state_dict", "sharded_state_dict"})
 OPTIMIZER_STATE = re.compile(r"optim\w*_state_dict$|^get_optimizer_state|optim_state")
 MODEL_KEY = re.compile(
-    r"model|(^|_)net(work)?(_|$)|weights?$|^params|^state_dict|generator|discriminator|encoder|decoder", re.I
+    r"model|(^|_)net(work)?(_|$)|weights?$|^params|^state_dict|generator|discriminator|encoder|decoder",
+    re.IGNORECASE,
 )
 
 
@@ -140,4 +141,3 @@ def _is_model(name: str) -> bool:
 
 def _literal(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-

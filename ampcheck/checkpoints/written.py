@@ -18,8 +18,12 @@ from ampcheck.running.naming import names_optimizer
 
 __all__ = ["Function", "Written", "functions_of", "own_nodes", "saves", "written_in"]
 
-SAVES = re.compile(r"(^|_)(save|dump|write|upload|store|put|persist)(_|$|[A-Z])|checkpoint|snapshot|ckpt", re.I)
-SAVES_NOTHING = re.compile(r"^on_|load|restore|resume|path|name|find|latest|remove|clean|_dir|delete|resume|get_", re.I)
+SAVES = re.compile(
+    r"(^|_)(save|dump|write|upload|store|put|persist)(_|$|[A-Z])|checkpoint|snapshot|ckpt", re.IGNORECASE
+)
+SAVES_NOTHING = re.compile(
+    r"^on_|load|restore|resume|path|name|find|latest|remove|clean|_dir|delete|resume|get_", re.IGNORECASE
+)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -100,7 +104,7 @@ def _handed(call: ast.Call) -> frozenset[str]:
     values = [*call.args, *(k.value for k in call.keywords if k.arg)]
     plain = [last_name(v) for v in values if isinstance(v, (ast.Name, ast.Attribute, ast.Subscript))]
     optimizers = frozenset(n for n in plain if names_optimizer(n))
-    models = [n for n in plain if re.search(r"model|net(_|$|\d)|generator|discriminator", n, re.I)]
+    models = [n for n in plain if re.search(r"model|net(_|$|\d)|generator|discriminator", n, re.IGNORECASE)]
     return optimizers if models and not any(k.arg is None for k in call.keywords) else frozenset()
 
 
@@ -166,10 +170,9 @@ class _Scope:
 
     def _call(self, call: ast.Call) -> None:
         self.calls.append(call)
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("update", "setdefault"):
-            if isinstance(call.func.value, ast.Name) and call.func.value.id in self.known:
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr="update" | "setdefault") if name in self.known:
                 more = [states_in(a, self.known) for a in call.args] or [NOTHING]
-                name = call.func.value.id
                 self.known[name] |= more[0] if more[0] != NOTHING else States(open=True)
         if not saves(called(call)):
             if isinstance(call.func, ast.Attribute):  # ``callback.on_checkpoint_save(state)`` may add to it

@@ -1,10 +1,9 @@
 """Two ranks in one process: two threads, each with a real DistributedDataParallel.  Needs torch.
 
-Gradients that are reduced by hand meet in the same way.  All wrappers live in one process group of size one, whose all-reduce is replaced by a communication hook: a barrier,
-a mean over the threads, a count.  So the reducer, its buckets and ``no_sync`` are torch's own, and ranks that do not
-reduce really diverge.  CPU only: on CUDA both backwards would share one device thread, and a hook that waits could
-block it for good.
-"""
+All wrappers live in one process group of size one, whose all-reduce is replaced by a communication hook: a barrier,
+a mean over the threads, a count.  Gradients that are reduced by hand meet in the same way.  So the reducer, its
+buckets and ``no_sync`` are torch's own, and ranks that do not reduce really diverge.  CPU only: on CUDA both
+backwards would share one device thread, and a hook that waits could block it for good. """
 
 from __future__ import annotations
 
@@ -71,7 +70,9 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
             # A lambda: torch insists on real annotations or none, and on the name `bucket`.
             wrapper.register_comm_hook(exchange, lambda state, bucket, rank=rank: state.hook(rank, bucket))
             wrappers[owner] = wrapper
-        machines.append(Machine(members, scenario, "cpu", rank, wrappers, lambda o, r, g: by_hand[o].mean(r, g)))
+        machines.append(
+            Machine(members, scenario, "cpu", rank, wrappers, lambda o, r, g: by_hand[o].mean(r, g))
+        )
     failures: list[BaseException] = []
 
     def work(machine: Machine) -> None:
