@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ampcheck import program as p
 from ampcheck import registry
 from ampcheck.checkpoints import with_checkpoints
+from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
@@ -60,7 +61,7 @@ def check_paths(
         findings += [f for f in found if options.wants(f)]
         if failure is not None:
             failures.append(failure)
-        elif all(f.code != "AMP900" for f in found):
+        elif all(f.code != "AMP900" or f.site.path != path for f in found):
             count += 1
     findings.sort(key=lambda f: (f.site, f.code))
     return Report(tuple(findings), tuple(failures), count)
@@ -113,8 +114,17 @@ def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failur
         if path.endswith(".ipynb"):
             return _notebook(path, rules), None
         module, exploration = _analyse(path, data)
-        traces = [*_declarations(module), *exploration.traces, *exploration.repeats]
-        return findings_of(traces, rules) + list(_truncated(exploration, rules)), None
+        configured = configurations_of(decode(path, data))
+        traces = [
+            *_declarations(module),
+            *precision_traces(configured, path),
+            *exploration.traces,
+            *exploration.repeats,
+        ]
+        found = findings_of(traces, rules) + list(_truncated(exploration, rules))
+        for broken in configured.problems:
+            found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
+        return found, None
     except Unreadable as error:
         return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
     except Exception as error:  # a bug of ours in one file must not hide the others

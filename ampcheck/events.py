@@ -30,6 +30,7 @@ __all__ = [
     "Forward",
     "Jump",
     "Loss",
+    "Precision",
     "Read",
     "ReadScale",
     "Reduce",
@@ -324,6 +325,22 @@ class Deprecated(Event):
 
     name: str
     instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision(Event):
+    """A configuration says whether there is float16 or bfloat16 mixed precision, None where it leaves that open.
+
+    `owner` is who says so ("TrainingArguments", "ds_config.json"), `kind` what that is, and `within` the owner of the
+    configuration that it is given to.  `sure` is false for a file that may belong to another script.
+    """
+
+    owner: str
+    kind: Literal["deepspeed", "accelerate", "accelerator", "arguments"]
+    fp16: bool | None = None
+    bf16: bool | None = None
+    within: str = ""
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class ScalerNotCheckpointed(Rule):
 
     ## References
     - [Automatic mixed precision recipe: saving and
-    resuming](https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html#saving-resuming) """
+    resuming](https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html#saving-resuming)"""
 
     code = "AMP801"
     name = "scaler-not-checkpointed"

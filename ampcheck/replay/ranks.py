@@ -3,7 +3,8 @@
 All wrappers live in one process group of size one, whose all-reduce is replaced by a communication hook: a barrier,
 a mean over the threads, a count.  Gradients that are reduced by hand meet in the same way.  So the reducer, its
 buckets and ``no_sync`` are torch's own, and ranks that do not reduce really diverge.  CPU only: on CUDA both
-backwards would share one device thread, and a hook that waits could block it for good. """
+backwards would share one device thread, and a hook that waits could block it for good.
+"""
 
 from __future__ import annotations
 

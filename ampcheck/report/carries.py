@@ -51,6 +51,8 @@ def carries(trace: Trace, record: Record) -> str:
             return "takes the state" + _named(trace, "scaler", scaler)
         case ev.Checkpoint(optimizers=optimizers):
             return f"the state of {' and '.join(optimizers)}, of no scaler"
+        case ev.Precision(owner=owner):
+            return f"{owner} says"
         case ev.Deprecated(instead=instead):
             return f"now {instead}"
         case ev.Escape(into=into):
