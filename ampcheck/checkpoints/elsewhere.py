@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ampcheck.checkpoints.states import called
 from ampcheck.running.naming import names_optimizer
 from ampcheck.source import Unreadable, decode, read_bytes
+from ampcheck.syntax import called
 
 __all__ = ["Elsewhere"]
 

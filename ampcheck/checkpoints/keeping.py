@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Collection
 
-from ampcheck.checkpoints.states import called, last_name
 from ampcheck.checkpoints.written import saves
 from ampcheck.running.naming import names_scaler
+from ampcheck.syntax import called, last_name
 
 __all__ = ["keeps_scaler"]
 

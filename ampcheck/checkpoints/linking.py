@@ -12,6 +12,7 @@ from ampcheck.checkpoints.keeping import keeps_scaler
 from ampcheck.checkpoints.written import Function, Written, functions_of, own_nodes, written_in
 from ampcheck.events import Site
 from ampcheck.source import Source
+from ampcheck.syntax import site_of
 from ampcheck.trace import Record, Trace
 
 __all__ = ["with_checkpoints"]
@@ -78,15 +79,8 @@ class _Places:
         }
 
     def site(self, node: ast.expr) -> Site:
-        """A node's place, in characters."""
-        first, last = self.lines[node.lineno - 1], self.lines[(node.end_lineno or node.lineno) - 1]
-        return Site(
-            self.path,
-            node.lineno,
-            _characters(first, node.col_offset) + 1,
-            node.end_lineno or node.lineno,
-            _characters(last, node.end_col_offset or 0) + 1,
-        )
+        """A node's place."""
+        return site_of(node, self.path, self.lines)
 
     def belongs(self, function: Function | None, record: Record) -> bool:
         """Whether a function's checkpoint is one of the training that a step is part of.
@@ -139,7 +133,3 @@ def _names(node: ast.stmt) -> set[str]:
     """A function's name; a class's own and those of its methods."""
     names = {n.name for n in ast.walk(node) if isinstance(n, Function)}
     return names | ({node.name} if isinstance(node, (ast.ClassDef, Function)) else set())
-
-
-def _characters(line: str, offset: int) -> int:
-    return len(line.encode()[:offset].decode(errors="ignore"))

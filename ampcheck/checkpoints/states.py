@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.syntax import called, last_name
 
-__all__ = ["NOTHING", "States", "called", "last_name", "states_in", "states_under"]
+__all__ = ["NOTHING", "States", "states_in", "states_under"]
 
 STATE_METHODS = frozenset({"state_dict", "local_state_dict", "sharded_state_dict"})
 OPTIMIZER_STATE = re.compile(r"optim\w*_state_dict$|^get_optimizer_state|optim_state")
@@ -40,36 +41,6 @@ class States:
 
 
 NOTHING = States()
-
-
-def last_name(node: ast.expr) -> str:
-    """The bare name of an object, through wrappers and containers: ``unwrap(self.model).module`` is "model"."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=value, attr="module" | "_orig_mod" | "_forward_module"):
-            return last_name(value)
-        case ast.Attribute(attr=name):
-            return name
-        case ast.Subscript(value=value):
-            return last_name(value)
-        case ast.Call(args=[first, *_]):
-            return last_name(first)
-        case ast.Call():
-            return called(node)
-        case ast.IfExp(body=body):
-            return last_name(body)
-        case _:
-            return ""
-
-
-def called(node: ast.Call) -> str:
-    """The bare name of what is called."""
-    match node.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
 
 
 def states_in(node: ast.expr, known: Mapping[str, States], key: str = "") -> States:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ampcheck.checkpoints.elsewhere import Elsewhere
-from ampcheck.checkpoints.states import NOTHING, States, called, last_name, states_in, states_under
+from ampcheck.checkpoints.states import NOTHING, States, states_in, states_under
 from ampcheck.running.naming import names_optimizer
+from ampcheck.syntax import called, last_name
 
 __all__ = ["Function", "Written", "functions_of", "own_nodes", "saves", "written_in"]
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ampcheck.checkpoints.states import called, last_name
 from ampcheck.configurations.answers import Configuration, Configurations, Problem
 from ampcheck.configurations.files import beside, find, load
 from ampcheck.configurations.meaning import (
@@ -20,6 +19,7 @@ from ampcheck.configurations.meaning import (
 )
 from ampcheck.events import Site
 from ampcheck.source import Source
+from ampcheck.syntax import called, last_name, site_of
 
 __all__ = ["configurations_of"]
 
@@ -158,10 +158,7 @@ class _Reader:
         return node.value if isinstance(node, ast.Constant) else None
 
     def _site(self, node: ast.expr) -> Site:
-        first, last = self.lines[node.lineno - 1], self.lines[(node.end_lineno or node.lineno) - 1]
-        column = len(first.encode()[: node.col_offset].decode(errors="ignore")) + 1
-        end = len(last.encode()[: node.end_col_offset or 0].decode(errors="ignore")) + 1
-        return Site(self.path, node.lineno, column, node.end_lineno or node.lineno, end)
+        return site_of(node, self.path, self.lines)
 
 
 def _stored(node: ast.AST) -> str:
