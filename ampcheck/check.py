@@ -13,8 +13,10 @@ from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
+from ampcheck.importers import SKIPPED, Importers
 from ampcheck.library.torch import deprecated
-from ampcheck.lowering import lower
+from ampcheck.placing import merged, own, placed
+from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
@@ -22,8 +24,6 @@ from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
 
 __all__ = ["Options", "check_paths", "python_files", "traces_of"]
-
-SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,12 @@ def check_paths(
     findings: list[Finding] = []
     failures: list[Failure] = []
     count = 0
-    for path in python_files(paths):
+    files = list(python_files(paths))
+    session = _Session(rules, frozenset(map(os.path.normpath, files)))
+    for path in files:
         if on_file is not None:
             on_file(path)
-        found, failure = _check_file(path, rules)
+        found, failure = session.check(path)
         findings += [f for f in found if options.wants(f)]
         if failure is not None:
             failures.append(failure)
@@ -93,43 +95,71 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    module, exploration = _analyse(path, data)
+    module, exploration = _analyse(path, data, Project())
     return (*_declarations(module), *exploration.traces)
 
 
-def _analyse(path: str, data: bytes) -> tuple[p.Module, Exploration]:
+def _analyse(path: str, data: bytes, project: Project) -> tuple[p.Module, Exploration]:
     source = decode(path, data)
-    module = lower(source)
-    found = explore(module)
+    program = project.program(source)
+    found = explore(program)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
-    return module, replace(found, traces=runs[:count], repeats=runs[count:])
+    return program.main, replace(found, traces=runs[:count], repeats=runs[count:])
 
 
-def _check_file(path: str, rules: Sequence[Rule]) -> tuple[list[Finding], Failure | None]:
-    try:
-        data = read_bytes(path)
-        if not passes_gate(data):
-            return [], None
-        if path.endswith(".ipynb"):
-            return _notebook(path, rules), None
-        module, exploration = _analyse(path, data)
-        configured = configurations_of(decode(path, data))
-        traces = [
-            *_declarations(module),
-            *precision_traces(configured, path),
-            *exploration.traces,
-            *exploration.repeats,
-        ]
-        found = findings_of(traces, rules) + list(_truncated(exploration, rules))
-        for broken in configured.problems:
-            found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
-        return found, None
-    except Unreadable as error:
-        return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
-    except Exception as error:  # a bug of ours in one file must not hide the others
-        message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
-        return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+class _Session:
+    """One check: what was read and run once serves every file that needs it."""
+
+    def __init__(self, rules: Sequence[Rule], checked: frozenset[str]) -> None:
+        self.rules = rules
+        self.checked = checked
+        self.project = Project()
+        self.importers = Importers(self.project)
+        self._found: dict[str, tuple[list[Finding], Exploration]] = {}
+
+    def check(self, path: str) -> tuple[list[Finding], Failure | None]:
+        """One file's findings, and why it could not be analysed."""
+        rules = self.rules
+        try:
+            data = read_bytes(path)
+            if not passes_gate(data):
+                return [], None
+            if path.endswith(".ipynb"):
+                return _notebook(path, rules), None
+            findings, exploration = self._findings(path, data)
+            found = placed(findings, path, self.checked)
+            for importer in self.importers.of(path):
+                found += own(self._elsewhere(importer), path)
+            for broken in configurations_of(decode(path, data)).problems:
+                found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
+            return merged(found) + list(_truncated(exploration, rules)), None
+        except Unreadable as error:
+            return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
+        except Exception as error:  # a bug of ours in one file must not hide the others
+            message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
+            return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+
+    def _elsewhere(self, importer: str) -> list[Finding]:
+        """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
+        try:
+            return self._findings(importer, read_bytes(importer))[0]
+        except Exception:
+            return []
+
+    def _findings(self, path: str, data: bytes) -> tuple[list[Finding], Exploration]:
+        key = os.path.normpath(path)
+        if key not in self._found:
+            module, exploration = _analyse(path, data, self.project)
+            configured = configurations_of(decode(path, data))
+            traces = [
+                *_declarations(module),
+                *precision_traces(configured, path),
+                *exploration.traces,
+                *exploration.repeats,
+            ]
+            self._found[key] = findings_of(traces, self.rules), exploration
+        return self._found[key]
 
 
 def _notebook(path: str, rules: Sequence[Rule]) -> list[Finding]:

@@ -25,6 +25,7 @@ __all__ = [
     "Convert",
     "Deprecated",
     "Edit",
+    "EngineCall",
     "Escape",
     "Event",
     "Forward",
@@ -341,6 +342,18 @@ class Precision(Event):
     bf16: bool | None = None
     within: str = ""
     sure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCall(Event):
+    """A library's engine is called: its own protocol has rules that gradients do not show.
+
+    `library` and `call` name it ("deepspeed", "step"), `roles` are the objects concerned.
+    """
+
+    library: str
+    call: str
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

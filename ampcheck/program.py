@@ -7,7 +7,7 @@ no node for becomes `Opaque` with its operands, so that nothing a value depends 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ampcheck.events import Site
@@ -38,12 +38,14 @@ __all__ = [
     "Import",
     "Keyword",
     "Lambda",
+    "Link",
     "Module",
     "Name",
     "NamedExpr",
     "Node",
     "Opaque",
     "Parameter",
+    "Program",
     "Raise",
     "Return",
     "Slice",
@@ -410,6 +412,45 @@ class Module:
         inner = self.lines[site.line : site.end_line - 1]
         first, last = self.lines[site.line - 1][site.column - 1 :], self.lines[site.end_line - 1]
         return " ".join(" ".join((first, *inner, last[: site.end_column - 1])).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What an imported name stands for: a definition of another module, or that module itself (`name` is "")."""
+
+    path: str
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Program:
+    """A file with the modules of its project, and of library models, that it depends on.
+
+    `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
+    ("", name) for absolute ones.
+    Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
+    """
+
+    main: Module
+    modules: dict[str, Module] = field(default_factory=dict)
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    missing: str = ""
+
+    def __post_init__(self) -> None:
+        self.modules.setdefault(self.main.path, self.main)
+
+    def link(self, path: str, dotted: str) -> Link | None:
+        """What a dotted name means in a file, None where it is not of this program."""
+        return self.links.get((path if dotted.startswith(".") else "", dotted))
+
+    def text(self, node: Node) -> str:
+        """The source of a node of any of the modules."""
+        return self.modules.get(node.site.path, self.main).text(node)
+
+    @staticmethod
+    def is_model(path: str) -> bool:
+        """Whether a path names a library model."""
+        return path.startswith("<")
 
 
 def _nodes(value: Any) -> Iterator[Node]:

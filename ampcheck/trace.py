@@ -41,7 +41,7 @@ class Record:
 
     `before` and `after` are the gradients around it, `refused` is torch's message where it would have raised,
     `iteration` tells the innermost loop iteration apart, `epoch` the outermost one, and `calls` are the places
-    of the calls that led here, outermost first.
+    of the calls that led here, outermost first; `loop` is the place of the innermost loop.
     """
 
     index: int
@@ -54,6 +54,7 @@ class Record:
     guards: tuple[Guard, ...] = ()
     calls: tuple[Site, ...] = ()
     refused: str = ""
+    loop: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Role:
 
     `kind`: scaler, optimizer, scheduler, model, average.  `detail`: the class, or for a model its wrapper.
     `models`: whose parameters an optimizer holds, empty when unknown.  `partial`: it holds only some of them.
+    `engine`: the library's engine that owns it ("deepspeed-zero1"), "" for nobody's.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Role:
     models: tuple[str, ...] = ()
     partial: bool = False
     site: Site | None = None
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,6 @@ LOSSES = frozenset(
 
 # Objects whose engines own the training step; their models are separate files of this package, later.
 ENGINES = (
-    "accelerate.Accelerator",
     "lightning",
     "pytorch_lightning",
     "deepspeed",

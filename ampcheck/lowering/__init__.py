@@ -6,6 +6,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ampcheck import program as p
+from ampcheck.lowering.outline import Outline, outline
 from ampcheck.lowering.select import Segment, select
 from ampcheck.lowering.slicing import slice_module
 from ampcheck.lowering.statements import Statements
@@ -14,13 +15,25 @@ from ampcheck.source import Source, Unreadable
 __all__ = ["lower"]
 
 
-def lower(source: Source) -> p.Module:
-    """The sliced core program of a file; raises Unreadable where libcst cannot parse it either."""
+def lower(
+    source: Source,
+    facts: Outline | None = None,
+    holders: frozenset[str] = frozenset(),
+    wanted: frozenset[str] | None = None,
+    hooks: frozenset[str] = frozenset(),
+) -> p.Module:
+    """The sliced core program of a file; raises Unreadable where libcst cannot parse it either.
+
+    `facts` is its outline where somebody has it already; `holders` are imported names whose definitions hold
+    events; with `wanted`, only these definitions are read, and what they refer to.  `hooks` are attributes by which
+    classes of several files work together: what is bound to them matters.
+    """
     body: list[p.Stmt] = []
     try:
-        for segment in select(source):
+        for segment in select(source, facts or outline(source), holders, wanted):
             body += _lower_segment(source, segment)
-        return slice_module(p.Module(source.path, tuple(body), source.lines))
+        module = p.Module(source.path, tuple(body), source.lines)
+        return slice_module(module, holders, hooks | (wanted or frozenset()))
     except RecursionError:
         raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
     except (SyntaxError, ValueError, cst.CSTValidationError) as error:

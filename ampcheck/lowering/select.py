@@ -1,7 +1,8 @@
-"""Picks the top-level statements that a training step can depend on, by the standard library's cheap parse.
+"""Picks the top-level statements that a training step can depend on, by the outline of a file.
 
 libcst costs six to nine times what `ast` costs, so only what matters is given to it: statements that hold an
-event's name, and everything that those refer to by name, transitively.
+event's name, and everything that those refer to by name, transitively.  Of a file that is only imported from, the
+definitions asked for are picked, and what they refer to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ampcheck.lowering.names import EVENT_NAMES
+from ampcheck.lowering.outline import Outline, Piece
 from ampcheck.source import Source
 
 __all__ = ["Segment", "select"]
@@ -24,13 +26,22 @@ class Segment:
     text: str
 
 
-def select(source: Source) -> Iterator[Segment]:
-    """The segments that matter, in source order."""
+def select(
+    source: Source,
+    facts: Outline,
+    holders: frozenset[str] = frozenset(),
+    wanted: frozenset[str] | None = None,
+) -> Iterator[Segment]:
+    """The segments that matter, in source order.
+
+    `holders` are imported names whose definitions hold events; with `wanted`, only these definitions are picked.
+    """
     if source.tree is None:
         yield Segment(1, source.text)
         return
     lines = source.lines
-    for first, last in _merge(_picked(source.tree)):
+    pieces = _picked(facts, EVENT_NAMES | holders) if wanted is None else _asked_for(facts, wanted)
+    for first, last in _merge(pieces):
         yield Segment(first, "\n".join(lines[first - 1 : last]) + "\n")
 
 
@@ -40,11 +51,11 @@ def _span(statement: ast.stmt) -> tuple[int, int]:
     return first, statement.end_lineno or first
 
 
-def _merge(statements: list[ast.stmt]) -> Iterator[tuple[int, int]]:
+def _merge(pieces: list[Piece]) -> Iterator[tuple[int, int]]:
     """Line ranges of the statements; those that share or touch a line are read as one."""
     current: tuple[int, int] | None = None
-    for statement in statements:
-        first, last = _span(statement)
+    for piece in pieces:
+        first, last = _span(piece.statement)
         if current is not None and first <= current[1] + 1:
             current = (current[0], max(current[1], last))
         else:
@@ -55,42 +66,32 @@ def _merge(statements: list[ast.stmt]) -> Iterator[tuple[int, int]]:
         yield current
 
 
-def _names(statement: ast.stmt) -> tuple[set[str], set[str]]:
-    """The names a statement binds at top level, and all the names and attributes it mentions."""
-    bound: set[str] = set()
-    used: set[str] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name):
-            (bound if isinstance(node.ctx, ast.Store) else used).add(node.id)
-        elif isinstance(node, ast.Attribute):
-            used.add(node.attr)
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        bound = {statement.name}
-    return bound, used
+def _asked_for(facts: Outline, wanted: frozenset[str]) -> list[Piece]:
+    reached = set(facts.reachable(wanted))
+    return [piece for piece in facts.pieces if piece in reached or piece.is_import]
 
 
-def _picked(tree: ast.Module) -> list[ast.stmt]:
+def _picked(facts: Outline, events: frozenset[str]) -> list[Piece]:
     picked: set[int] = set()
     wanted: set[str] = set()
-    facts = [_names(statement) for statement in tree.body]
-    for index, (statement, (_, used)) in enumerate(zip(tree.body, facts, strict=True)):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) or used & EVENT_NAMES or _jumps(statement):
+    for index, piece in enumerate(facts.pieces):
+        if piece.is_import or piece.used & events or _jumps(piece.statement):
             picked.add(index)
-            wanted |= used
+            wanted |= piece.used
     # Backwards too: a statement that calls a picked function by name may hold the loop.
-    defined = {name for index in picked for name in facts[index][0]}
+    defined = {name for index in picked for name in facts.pieces[index].bound}
     grew = True
     while grew:
         grew = False
-        for index, (bound, used) in enumerate(facts):
-            if index not in picked and (bound & wanted or used & defined):
+        for index, piece in enumerate(facts.pieces):
+            if index not in picked and (piece.bound & wanted or piece.used & defined):
                 picked.add(index)
-                wanted |= used
-                if used & defined:
-                    defined |= bound
+                wanted |= piece.used
+                if piece.used & defined:
+                    defined |= piece.bound
                 grew = True
     # One line can hold several statements: they are read together or not at all.
-    return [statement for index, statement in enumerate(tree.body) if index in picked]
+    return [piece for index, piece in enumerate(facts.pieces) if index in picked]
 
 
 def _jumps(statement: ast.stmt) -> bool:

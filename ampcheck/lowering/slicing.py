@@ -53,9 +53,9 @@ def _bound(target: p.Node) -> set[str]:
 class _Slice:
     """The set of names that matter, grown until nothing changes."""
 
-    def __init__(self, body: tuple[p.Stmt, ...]) -> None:
-        self.names = set(EVENT_NAMES)
-        self.holders: set[str] = set()
+    def __init__(self, body: tuple[p.Stmt, ...], holders: frozenset[str], wanted: frozenset[str]) -> None:
+        self.names = set(EVENT_NAMES) | {plain(name) for name in wanted}
+        self.holders: set[str] = set(holders)
         self._holds = True
         self._gradients = {"grad", "main_grad"}
         self._parameters = {
@@ -178,9 +178,14 @@ def _blocks(statement: p.Stmt) -> tuple[tuple[p.Stmt, ...], ...]:
             return ()
 
 
-def slice_module(module: p.Module) -> p.Module:
-    """The module without the statements that no event depends on."""
-    found = _Slice(module.body)
+def slice_module(
+    module: p.Module, holders: frozenset[str] = frozenset(), wanted: frozenset[str] = frozenset()
+) -> p.Module:
+    """The module without the statements that no event depends on.
+
+    `holders` are imported functions that hold events; `wanted` are names that other modules ask for.
+    """
+    found = _Slice(module.body, holders, wanted)
     return replace(module, body=_kept(module.body, found.names, found.holders))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ampcheck.events import PLAIN, Unit
@@ -12,7 +13,10 @@ from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_window, names_world
 
-__all__ = ["binary", "coerce", "unit_of"]
+__all__ = ["binary", "coerce", "unit_of", "weighted_mean"]
+
+# Marks a factor that a loss was multiplied by, and not divided.
+WEIGHT = "× "
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -42,6 +46,8 @@ def coerce(machine: Machine, value: v.Value) -> v.Value:
                 return v.Number(length, Unit(window=1), label or str(number))
         case v.Truth(value=truth, boundary=boundary):
             return v.Number(int(truth), boundary=boundary)
+        case v.Strided(index=index, text=text):
+            return v.Number(index, counter=True, label=text)
         case v.Reading(scaler=scaler):
             return v.Number(1.0, Unit(((scaler, 1),)), text_of(value))
     return value
@@ -59,6 +65,12 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     """``left op right``; `text` is how the result is spelled where it stays unknown."""
     if op == "/":
         _note_divisor(machine, left, right)
+    if isinstance(left, v.Strided) and text_of(right) == left.stride:
+        if op == "+":
+            spelled = f"{left.text} + {left.stride}"
+            return v.Strided(left.index + 1, left.length, left.stride, left.stop, spelled)
+        if op == "//":
+            return v.Number(left.index, counter=True, label=text)
     left, right = coerce(machine, left), coerce(machine, right)
     if isinstance(left, v.Number) and isinstance(right, v.Number):
         return _numbers(machine, op, left, right, text)
@@ -190,6 +202,15 @@ def _flows(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Flow |
     return _weigh(machine, mine, right, op)
 
 
+def weighted_mean(flow: v.Flow) -> v.Flow:
+    """The mean of a weighted loss: the weights are those of single examples."""
+    parts = tuple(
+        replace(unit, other=frozenset(name for name in unit.other if not name.startswith(WEIGHT)))
+        for unit in flow.parts
+    )
+    return replace(flow, parts=parts)
+
+
 def _is_plain(machine: Machine, value: v.Value) -> bool:
     return isinstance(value, v.Number) and unit_of(machine, value) == PLAIN
 
@@ -203,7 +224,9 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
     # A weight that the run does not know is no normalisation as long as it is the same every time.
     if op == "*" and other is None and not is_varying(factor) and "scale" not in text_of(factor):
         return flow
-    named = flow.times(Unit(other=frozenset({text_of(factor)})))
+    # Weights of single examples, known as such once their mean is taken: they do not divide by anything.
+    mark = WEIGHT if op == "*" and other is None and "/" not in text_of(factor) else ""
+    named = flow.times(Unit(other=frozenset({f"{mark}{text_of(factor)}"})))
     return named if other is None else v.Flow(named.parts, named.plus(other).forwards, named.reduction)
 
 

@@ -6,14 +6,16 @@ from functools import lru_cache
 
 from ampcheck import program as p
 from ampcheck.running import values as v
+from ampcheck.running.annotations import engine_by_name
 from ampcheck.running.arithmetic import coerce
 from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.importing import imported, member_of
 from ampcheck.running.machine import Frame, Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.role_methods import SAME
-from ampcheck.running.roles import as_model
+from ampcheck.running.roles import as_model, wrapped
 from ampcheck.running.truth import truth
 
 __all__ = ["attribute", "item", "store_attribute"]
@@ -27,7 +29,9 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
     """``value.name``."""
     match value:
         case v.Lib(name=dotted):
-            return v.Lib(f"{dotted}.{name}")
+            return imported(machine, "", f"{dotted}.{name}")
+        case v.Namespace():
+            return member_of(machine, value, name)
         case v.Instance():
             return _of_instance(machine, value, name)
         case v.Class():
@@ -64,7 +68,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
         case v.Unknown(role=role) if role is not None:
             return attribute(machine, role, name)
         case v.Unknown():
-            return _of_unknown(value, name)
+            engine = engine_by_name(machine, value, name)
+            return _of_unknown(value, name) if engine is None else attribute(machine, engine, name)
         case v.Method(receiver=v.Model() as model, name=part):
             return attribute(machine, _submodel(model, part), name)  # ``model.head.parameters()``
         case v.Foreign(text=text):
@@ -125,6 +130,9 @@ def _of_instance(machine: Machine, instance: v.Instance, name: str) -> v.Value:
         return _bound(machine, instance, member)
     if member is not None:
         return member
+    inner = wrapped(instance)
+    if inner is not None:
+        return attribute(machine, inner, name)
     from_body = _assigned_elsewhere(machine, instance, name)
     if from_body is not None:
         return from_body

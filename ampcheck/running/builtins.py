@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ampcheck import events as ev
@@ -16,6 +17,9 @@ from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_window
 
 __all__ = ["BUILTINS", "of_gradient"]
+
+# How many examples a batch holds: ``x.shape[0]``, ``x.size(0)``, ``len(x)``.
+_SIZE = re.compile(r"\.shape\[0\]$|\.size\(0\)$|^len\(")
 
 Builtin = Callable[[Machine, Arguments, p.Expr], "v.Value | None"]
 
@@ -91,6 +95,13 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         window = raw[2].text  # ``range(0, batch_size, micro_batch_size)``
     elif isinstance(raw[-1], v.Unknown) and len(raw) == 1 and not window:
         window = raw[0].text if isinstance(raw[0], v.Unknown) else ""
+    if len(raw) == 3 and length is None and window:
+        # A batch cut into slices is a window of as many; a range over anything else need not be one.
+        stops = text_of(raw[1])
+        window = f"{stops} // {window}" if is_varying(raw[1]) and _SIZE.search(stops) else window
+        return v.Items(
+            "data", f"range({text})", start=int(first), window=window, stride=text_of(raw[2]), stop=stops
+        )
     name = "range" if length is not None else "data"
     return v.Items(name, f"range({text})", start=int(first), step=int(stride), length=length, window=window)
 

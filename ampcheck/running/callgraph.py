@@ -1,4 +1,4 @@
-"""Who may call whom in one file, by bare name and without regard to scope: a first guess that the run corrects."""
+"""Who may call whom in a program, by bare name and without regard to scope: a first guess that the run corrects."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def _own(body: tuple[p.Node, ...]) -> Iterator[p.Node]:
 
 
 class CallGraph:
-    """The functions of a file and what they may call."""
+    """The functions of a program and what they may call."""
 
-    def __init__(self, module: p.Module) -> None:
+    def __init__(self, body: tuple[p.Stmt, ...]) -> None:
         self.classes: dict[p.FunctionDef, p.ClassDef] = {}
-        self.functions = list(self._functions(module.body, None))
+        self.functions = list(self._functions(body, None))
         self._mentions = {f: mentions(*f.body) for f in self.functions}
         self._callees = {f: callees(*f.body) for f in self.functions}
         self._names: dict[str, list[p.FunctionDef]] = {}
         for function in self.functions:
             self._names.setdefault(function.name, []).append(function)
             owner = self.classes.get(function)
-            if owner is not None and function.name in COMMON:
+            if owner is not None and function.name in COMMON and not p.Program.is_model(owner.site.path):
                 self._names.setdefault(owner.name, []).append(function)
 
     def _functions(self, body: tuple[p.Stmt, ...], cls: p.ClassDef | None) -> Iterator[p.FunctionDef]:

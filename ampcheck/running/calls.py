@@ -8,6 +8,7 @@ from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.classes import class_kind
 from ampcheck.running.describing import text_of
+from ampcheck.running.importing import imported
 from ampcheck.running.inlining import call_function
 from ampcheck.running.libraries import call_library
 from ampcheck.running.machine import Machine
@@ -25,6 +26,9 @@ def call_value(
     given = Arguments(args, kwargs)
     match callee:
         case v.Lib():
+            found = imported(machine, node.site.path, callee.name)
+            if not isinstance(found, v.Lib):
+                return call_value(machine, found, args, kwargs, node)
             return call_library(machine, callee, given, node)
         case v.Method(receiver=receiver, name=name):
             result = call_method(machine, receiver, name, given, node)
@@ -87,6 +91,8 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         hint, machine.hint = machine.hint, ""
         machine.call(init, given.args, given.keywords, node)
         machine.hint = hint
+    if p.Program.is_model(cls.node.site.path) and "prepare" in cls.members:
+        machine.engine = instance
     return instance
 
 

@@ -21,6 +21,8 @@ def class_kind(cls: v.Class) -> Kind:
     while pending:
         for base in pending.pop().bases:
             if isinstance(base, v.Class):
+                if "__drive__" in base.members:
+                    return "engine"
                 pending.append(base)
                 continue
             name = base.name if isinstance(base, v.Lib) else text_of(base)

@@ -58,6 +58,9 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
     from_readings = _readings(machine, op, left, right)
     if from_readings is not None:
         return from_readings
+    if isinstance(left, v.Strided) and text_of(right) == left.stop and op in COMPARISONS:
+        # ``i + step >= n`` is the last of the strides.
+        return v.Truth(COMPARISONS[op](left.index, left.length), boundary=True)
     left, right = coerce(machine, left), coerce(machine, right)
     for counter, limit in ((left, right), (right, left)):
         if isinstance(counter, v.Number) and counter.counter:

@@ -10,7 +10,7 @@ __all__ = ["flow_of", "is_varying", "text_of"]
 def text_of(value: v.Value) -> str:
     """How messages and atoms spell a value."""
     match value:
-        case v.Unknown(text=text) | v.Foreign(text=text) | v.Atom(text=text):
+        case v.Unknown(text=text) | v.Foreign(text=text) | v.Atom(text=text) | v.Strided(text=text):
             return text
         case v.Number(symbol=symbol, value=number, counter=counter, label=label):
             return symbol or (label if counter and label else f"{number:g}")

@@ -184,7 +184,7 @@ def _note_batches(machine: Machine) -> None:
 def _note_loops(machine: Machine) -> None:
     """A backward inside ``for _ in range(k)``: the loop declares a window where k is one, or is called like one."""
     for window in machine.loops:
-        if window in machine.setting.windows or (window and names_window(window)):
+        if window in machine.setting.windows or (window and (names_window(window) or " // " in window)):
             machine.setting.add_window(window, "loop")
 
 

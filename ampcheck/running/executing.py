@@ -10,6 +10,7 @@ from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.assigning import run_assign, run_augmented
 from ampcheck.running.describing import is_varying
+from ampcheck.running.importing import imported, starred
 from ampcheck.running.looping import bind_target
 from ampcheck.running.loops import run_for, run_while
 from ampcheck.running.machine import Infeasible, Machine, Signal
@@ -38,6 +39,8 @@ def _if(machine: Machine, node: p.If) -> None:
     # An uneventful run does not jump.
     body_leaves, else_leaves = _leaves(node.body), _leaves(node.orelse)
     leaning = None if body_leaves == else_leaves else else_leaves
+    if _raises(node.body) != _raises(node.orelse):
+        leaning = _raises(node.orelse)  # ``elif kind == "b": return b`` before ``else: raise``
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test), leaning)
     if node in machine.layout.gates and any(g.boundary for g in guards):
         # Said of the code, not of this run: the test may never hold in it.
@@ -50,6 +53,10 @@ def _if(machine: Machine, node: p.If) -> None:
     # After ``if test: continue`` the rest of the iteration depends on the test too.
     if not (guards and (body_leaves or else_leaves)):
         del machine.guards[size:]
+
+
+def _raises(body: tuple[p.Stmt, ...]) -> bool:
+    return bool(body) and isinstance(body[-1], p.Raise)
 
 
 def _leaves(body: tuple[p.Stmt, ...]) -> bool:
@@ -170,8 +177,11 @@ def _class(machine: Machine, node: p.ClassDef) -> None:
 
 def _import(machine: Machine, node: p.Import) -> None:
     for name, dotted in node.names:
-        if name != "*":
-            machine.store(machine.frame.names, name, v.Lib(dotted))
+        if name == "*":
+            for star, value in starred(machine, node.site.path):
+                machine.store(machine.frame.names, star, value)
+        else:
+            machine.store(machine.frame.names, name, imported(machine, node.site.path, dotted))
 
 
 def _delete(machine: Machine, node: p.Delete) -> None:

@@ -10,7 +10,7 @@ from ampcheck import program as p
 from ampcheck.events import Event, Site
 from ampcheck.running.choices import PATTERNS, Choices, Deviation
 from ampcheck.running.interpreter import Interpreter
-from ampcheck.running.layout import Layout, lay_out
+from ampcheck.running.layout import Layout, Root, lay_out
 from ampcheck.running.machine import Cap, Infeasible
 from ampcheck.running.roots import start
 from ampcheck.running.setting import Setting
@@ -51,16 +51,19 @@ class Exploration:
     truncations: list[Truncation] = field(default_factory=list)
 
 
-def explore(module: p.Module) -> Exploration:
+def explore(program: p.Program) -> Exploration:
     """Run every root of a program."""
-    layout = lay_out(module)
+    layout = lay_out(program)
     result = Exploration()
     entered: set[p.Node] = set()
-    roots: list[p.FunctionDef | None] = [None] if layout.module_holds else []
-    for root in [*roots, *layout.roots]:
-        if root is not None and root in entered:
+    roots = [Root()] if layout.module_holds else []
+    for root in [*roots, *layout.inherited, *layout.roots]:
+        if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
-        entered |= _Root(module, layout, root, result).run()
+        entered |= _Exploring(program, layout, root, result).run()
+    if program.missing:
+        nowhere = Site(program.main.path, 1, 1, 1, 1)
+        result.truncations.append(Truncation("its imports", nowhere, program.missing))
     return result
 
 
@@ -97,18 +100,16 @@ def _signature(trace: Trace | None) -> Signature | None:
     )
 
 
-class _Root:
+class _Exploring:
     """One root's exploration."""
 
-    def __init__(
-        self, module: p.Module, layout: Layout, root: p.FunctionDef | None, result: Exploration
-    ) -> None:
-        self.module = module
+    def __init__(self, program: p.Program, layout: Layout, root: Root, result: Exploration) -> None:
+        self.program = program
         self.layout = layout
         self.root = root
         self.result = result
-        self.name = root.name if root is not None else "the module"
-        self.site = root.site if root is not None else Site(module.path, 1, 1, 1, 1)
+        self.name = root.name
+        self.site = root.site or Site(program.main.path, 1, 1, 1, 1)
         self.entered: set[p.Node] = set()
         self.repeats: list[Trace] = []
 
@@ -189,7 +190,7 @@ class _Root:
                     pending.append(replace(plan, deviation=deviation))
 
     def _one(self, choices: Choices, setting: Setting) -> Trace | None:
-        machine = Interpreter(self.module, self.layout, choices, setting)
+        machine = Interpreter(self.program, self.layout, choices, setting)
         try:
             start(machine, self.root)
         except Infeasible:

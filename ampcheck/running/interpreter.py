@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ampcheck import program as p
-from ampcheck.running import assigning, attributes, calls, evaluating, executing
+from ampcheck.running import assigning, attributes, calls, evaluating, executing, importing
 from ampcheck.running import values as v
 from ampcheck.running.machine import Machine
 from ampcheck.running.merging import join, try_arm
@@ -31,6 +31,10 @@ class Interpreter(Machine):
     def evaluate_attribute(self, value: v.Value, name: str) -> v.Value:
         """``value.name``."""
         return attributes.attribute(self, value, name)
+
+    def module_member(self, link: p.Link) -> v.Value:
+        """A definition of another module of the program."""
+        return importing.linked(self, link, link.name)
 
     def assign(self, target: p.Expr, value: v.Value) -> None:
         """``target = value``."""

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ampcheck import program as p
 from ampcheck.events import Site
 from ampcheck.lowering.names import EVENT_NAMES
 from ampcheck.running.callgraph import CallGraph, callees, mentions
+from ampcheck.running.inheriting import ancestors
 
-__all__ = ["Layout", "lay_out"]
+__all__ = ["DRIVE", "Layout", "Root", "lay_out"]
 
 STEP_NAMES = frozenset({"backward", "unscale_", "clip_grad_norm_", "clip_grad_value_", "zero_grad"})
 BACKWARD = frozenset({"backward"})
+# The method of a library model in which its engine runs the user's hooks.
+DRIVE = "__drive__"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where a run begins: the module (no function), a function, or a method on an object of a class (`cls`).
+
+    A method may be one that the class inherits, of the project's own base class or of a library's engine.
+    """
+
+    function: p.FunctionDef | None = None
+    cls: p.ClassDef | None = None
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        if self.function is None:
+            return "the module"
+        return self.cls.name if self.cls and self.function.name == DRIVE else self.function.name
+
+    @property
+    def site(self) -> Site | None:
+        """Its place in the file that is checked."""
+        if self.function is None:
+            return None
+        return (
+            self.cls.site
+            if self.cls and self.cls.site.path != self.function.site.path
+            else self.function.site
+        )
 
 
 @dataclass(slots=True)
@@ -24,10 +57,11 @@ class Layout:
     `idle`: loops with no event in them; `gates`: ifs that an optimizer's step depends on;
     `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
     `roots`: functions that hold part of a step, those first from which the most others are reached;
+    `inherited`: loops that classes of this file inherit, and whose hooks they define;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `eventful`: functions that mention an event, or call one that does; `yielding`: loops with a yield in them;
     `gated`: loops with a gate in them;
-    `holding`: top-level statements that themselves run part of a step.
+    `holding`: top-level statements that themselves run part of a step; `module_holds`: some of them are the file's own.
     """
 
     outer: set[p.Node] = field(default_factory=set)
@@ -38,41 +72,63 @@ class Layout:
     gates: set[p.Node] = field(default_factory=set)
     window_tests: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
-    roots: list[p.FunctionDef] = field(default_factory=list)
+    roots: list[Root] = field(default_factory=list)
+    inherited: list[Root] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
     looping: set[p.Node] = field(default_factory=set)
     eventful: set[p.Node] = field(default_factory=set)
     yielding: set[p.Node] = field(default_factory=set)
     gated: set[p.Node] = field(default_factory=set)
     holding: set[p.Node] = field(default_factory=set)
-
-    @property
-    def module_holds(self) -> bool:
-        """Whether the module's own statements run part of a step."""
-        return bool(self.holding)
+    module_holds: bool = False
 
 
-def lay_out(module: p.Module) -> Layout:
+def lay_out(program: p.Program) -> Layout:
     """The layout of a program."""
-    graph = CallGraph(module)
+    module = program.main
+    body = tuple(statement for one in program.modules.values() for statement in one.body)
+    graph = CallGraph(body)
     layout = Layout(classes=graph.classes)
     steps = graph.with_callers(graph.mentioning(STEP_NAMES))
-    layout.roots = sorted(
-        (f for f in graph.functions if f in steps), key=lambda f: graph.reach(f, steps), reverse=True
-    )
-    _Loops(graph, layout).find(module)
+    own = (f for f in graph.functions if f in steps and f.site.path == module.path)
+    layout.roots = [
+        Root(f, graph.classes.get(f)) for f in sorted(own, key=lambda f: graph.reach(f, steps), reverse=True)
+    ]
+    _Loops(graph, layout).find(body)
+    layout.inherited = list(_inherited(program, layout))
     _find_distant(graph, layout)
-    layout.window_tests = _window_tests(module.body)
-    _find_gates(graph, module, layout)
-    layout.gated = {n for n in _loops(module.body) if any(inner in layout.gates for inner in p.walk(*n.body))}
+    layout.window_tests = _window_tests(body)
+    _find_gates(graph, body, layout)
+    layout.gated = {n for n in _loops(body) if any(inner in layout.gates for inner in p.walk(*n.body))}
     layout.tails = {f.body[-1] for f in graph.functions if f.body and isinstance(f.body[-1], p.Return)}
     names = graph.names_of(steps)
-    for statement in module.body:
+    for statement in body:
         if isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import)):
             continue
         if _called(statement) & STEP_NAMES or callees(statement) & names:
             layout.holding.add(statement)
+    layout.module_holds = any(statement in layout.holding for statement in module.body)
     return layout
+
+
+def _inherited(program: p.Program, layout: Layout) -> Iterator[Root]:
+    """The loops that a class of the file inherits, of a library's engine or of a base class that calls its hooks."""
+    for cls in program.main.body:
+        if not isinstance(cls, p.ClassDef):
+            continue
+        own = {s.name for s in cls.body if isinstance(s, p.FunctionDef)}
+        for base in ancestors(program, cls):
+            methods = {s.name: s for s in base.body if isinstance(s, p.FunctionDef)}
+            if DRIVE in methods:
+                yield Root(methods[DRIVE], cls)
+                break
+            if base.site.path == cls.site.path:
+                continue
+            hooked = {m.name for m in methods.values() if callees(*m.body) & own}
+            for name, method in methods.items():
+                reaches = name in hooked or callees(*method.body) & hooked
+                if name not in own and method in layout.looping and reaches:
+                    yield Root(method, cls)
 
 
 def _called(statement: p.Stmt) -> set[str]:
@@ -99,10 +155,10 @@ class _Loops:
     def _differentiates(self, loop: p.For | p.While) -> bool:
         return bool(mentions(*loop.body) & BACKWARD or callees(*loop.body) & self.backwards)
 
-    def find(self, module: p.Module) -> None:
+    def find(self, body: tuple[p.Stmt, ...]) -> None:
         """Fill in the layout."""
         layout = self.layout
-        for loop in _loops(module.body):
+        for loop in _loops(body):
             if any(isinstance(node, p.Yield) for node in p.walk(loop)):
                 layout.yielding.add(loop)
             inner = _loops(loop.body)
@@ -129,10 +185,10 @@ def _loops(body: tuple[p.Stmt, ...]) -> list[p.For | p.While]:
     return [n for n in p.walk(*body) if isinstance(n, (p.For, p.While))]
 
 
-def _find_gates(graph: CallGraph, module: p.Module, layout: Layout) -> None:
+def _find_gates(graph: CallGraph, everything: tuple[p.Stmt, ...], layout: Layout) -> None:
     own = {f for f in graph.functions if any(_steps(n) for n in p.walk(*f.body))}
     names = graph.names_of(graph.with_callers(own))
-    for node in p.walk(*module.body):
+    for node in p.walk(*everything):
         if isinstance(node, p.If):
             body = (*node.body, *node.orelse)
             if callees(*body) & names or any(_steps(n) for n in p.walk(*body)):

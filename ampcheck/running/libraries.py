@@ -12,6 +12,7 @@ from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.describing import text_of
+from ampcheck.running.intrinsics import call_intrinsic
 from ampcheck.running.machine import Machine
 from ampcheck.running.opaque import AVERAGES, call_unseen, flow_through, reduction_of
 
@@ -21,6 +22,9 @@ __all__ = ["call_library"]
 def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr) -> v.Value:
     name = callee.name
     last = name.rsplit(".", 1)[-1]
+    intrinsic = call_intrinsic(machine, name, given, node)
+    if intrinsic is not None:
+        return intrinsic
     builtin = known.BUILTINS.get(name) or known.BUILTINS.get(last)
     if builtin is not None:
         result = builtin(machine, given, node)

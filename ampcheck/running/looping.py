@@ -55,6 +55,8 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
 def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
     """The item at an index."""
     match value:
+        case v.Items(stride=stride, stop=stop) if stride:
+            return v.Strided(index, _length(machine, value, False), stride, stop)
         case v.Items(kind="range" | "data", start=start, step=step) if value.text.startswith("range"):
             return v.Number(start + index * step, counter=True)
         case v.Items(kind="items", items=items) | v.Seq(items=items):
@@ -106,6 +108,8 @@ def bind_target(machine: Machine, target: p.Expr, value: v.Value) -> None:
         case p.Name(id=name):
             if isinstance(value, v.Number) and value.counter and not value.label:
                 value.label = name
+            elif isinstance(value, v.Strided):
+                value.text = name
             machine.bind_name(name, value)
         case p.Display(items=targets):
             for part, item in zip(targets, _spread(machine, value, targets), strict=True):

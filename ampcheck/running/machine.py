@@ -72,12 +72,16 @@ class Frame:
 class Machine(ABC):
     """One run in the making."""
 
-    def __init__(self, module: p.Module, layout: Layout, choices: Choices, setting: Setting) -> None:
-        self.module = module
+    def __init__(self, program: p.Program, layout: Layout, choices: Choices, setting: Setting) -> None:
+        self.program = program
+        self.module = program.main
         self.layout = layout
         self.choices = choices
         self.setting = setting
         self.frame = Frame()
+        self.frames: dict[str, Frame] = {program.main.path: self.frame}
+        self.engine: v.Instance | None = None
+        self.at = Site(program.main.path, 1, 1, 1, 1)
         self.state = State()
         self.records: list[Record] = []
         self.roles: dict[str, Role] = {}
@@ -127,6 +131,19 @@ class Machine(ABC):
     @abstractmethod
     def call(self, callee: v.Value, args: list[v.Value], kwargs: dict[str, v.Value], node: p.Expr) -> v.Value:
         """Call a value; events that happen in it are emitted at `node`."""
+
+    def adopt(self, value: v.Value) -> v.Value:
+        """An optimizer or scheduler known by its name alone: where an engine is at work, it has prepared it."""
+        if self.engine is None:
+            return value
+        prepare = self.evaluate_attribute(self.engine, "prepare")
+        if not isinstance(prepare, v.Bound):
+            return value
+        return self.call(prepare, [value], {}, p.Opaque(self.outside))
+
+    @abstractmethod
+    def module_member(self, link: p.Link) -> v.Value:
+        """A definition of another module of the program."""
 
     @abstractmethod
     def evaluate_attribute(self, value: v.Value, name: str) -> v.Value:
@@ -236,6 +253,8 @@ class Machine(ABC):
         if len(self.records) >= MAX_EVENTS:
             raise Cap(f"more than {MAX_EVENTS} events")
         index = len(self.records)
+        if self.program.is_model(event.site.path):
+            event = replace(event, site=self.outside)
         after, refused = apply(self.state, event, index)
         record = Record(
             index,
@@ -245,13 +264,22 @@ class Machine(ABC):
             max(self.micro, 0),
             self.epoch,
             tuple(i for _, i in self.path),
-            tuple(self.guards),
-            tuple(self.calls),
+            tuple(map(self._seen, self.guards)),
+            tuple(site for site in self.calls if not self.program.is_model(site.path)),
             refused,
+            self.path[-1][0] if self.path else None,
         )
         self.records.append(record)
         self.state = after
         return record
+
+    @property
+    def outside(self) -> Site:
+        """The user's own place that led here: the innermost call outside library models, else the root."""
+        return next((site for site in reversed(self.calls) if not self.program.is_model(site.path)), self.at)
+
+    def _seen(self, guard: Guard) -> Guard:
+        return replace(guard, site=self.outside) if self.program.is_model(guard.site.path) else guard
 
     @property
     def epoch(self) -> int:
@@ -278,7 +306,8 @@ class Machine(ABC):
             name, number = f"{role.id}#{number}", number + 1
         if name not in self.roles:
             self.touch()
-        self.roles[name] = replace(role, id=name)
+        engine = self.roles[name].engine if name in self.roles else role.engine
+        self.roles[name] = replace(role, id=name, engine=engine)
         return name
 
     def name_object(self, name: str, thing: v.Value) -> str:
@@ -317,7 +346,7 @@ class Machine(ABC):
 
     def text(self, node: p.Node) -> str:
         """The source of a node."""
-        return self.module.text(node)
+        return self.program.text(node)
 
     def cap(self, why: str) -> NoReturn:
         """End the run because a cap was reached."""

@@ -8,7 +8,7 @@ from ampcheck import program as p
 from ampcheck.running import emitting
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
-from ampcheck.running.arithmetic import binary, coerce
+from ampcheck.running.arithmetic import binary, coerce, weighted_mean
 from ampcheck.running.container_methods import (
     on_context,
     on_dict,
@@ -50,6 +50,9 @@ def call_method(
         receiver = receiver.role
     if isinstance(receiver, v.Const) and receiver.value is None and name in STEPPING:
         raise Infeasible
+    if isinstance(receiver, v.Instance):  # an optimizer that an engine wraps
+        method = machine.evaluate_attribute(receiver, name)
+        return machine.call(method, given.args, given.keywords, node) if isinstance(method, v.Bound) else None
     handler = HANDLERS.get(type(receiver))
     return handler(machine, receiver, name, given, node) if handler else None
 
@@ -98,7 +101,7 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     assert isinstance(it, v.Unknown)
     role = _promoted(machine, it, name, given)
     if role is not None:
-        return call_method(machine, role, name, given, node)
+        return call_method(machine, it.role if isinstance(it.role, v.Instance) else role, name, given, node)
     match name:
         case "chunk" | "split" | "tensor_split" if given.args:
             pieces = coerce(machine, given.args[0])
@@ -127,7 +130,8 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             return binary(machine, "+", it, given.args[0], it.text)
     if it.flow is not None and name in TENSOR_SAME:
         reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
-        kept = v.Flow(it.flow.parts, it.flow.forwards, reduction, it.flow.detached)  # type: ignore[arg-type]
+        flow = weighted_mean(it.flow) if name == "mean" else it.flow
+        kept = v.Flow(flow.parts, flow.forwards, reduction, flow.detached)  # type: ignore[arg-type]
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it

@@ -32,7 +32,9 @@ __all__ = [
     "owners_of",
     "parameters_of",
     "reducing",
+    "role_of",
     "wrap",
+    "wrapped",
 ]
 
 
@@ -64,7 +66,7 @@ def build_optimizer(
 
 def build_scheduler(machine: Machine, cls: str, args: Iterable[v.Value], node: p.Node) -> v.Value:
     """A learning-rate scheduler that is constructed here."""
-    found = tuple(a.id for a in map(_role, args) if isinstance(a, v.Optimizer))
+    found = tuple(a.id for a in map(role_of, args) if isinstance(a, v.Optimizer))
     counts = lib.SCHEDULERS.get(cls, "unknown")
     name = machine.hint or cls
     role = Role(name, "scheduler", name, True, cls, site=node.site)
@@ -104,13 +106,33 @@ def reducing(machine: Machine, given: v.Value, cls: str) -> v.Value:
     return optimizer
 
 
-def _role(value: v.Value) -> v.Value:
-    return value.role if isinstance(value, v.Unknown) and value.role is not None else value
+def role_of(value: v.Value) -> v.Value:
+    """What a value turned out to be; an object of a library's wrapper class stands for what it wraps."""
+    if isinstance(value, v.Unknown) and value.role is not None:
+        value = value.role
+    while isinstance(value, v.Instance):
+        inner = wrapped(value)
+        if inner is None:
+            break
+        value = inner.role if isinstance(inner, v.Unknown) and inner.role is not None else inner
+    return value
+
+
+def wrapped(instance: v.Instance) -> v.Value | None:
+    """What an object of a library's wrapper class wraps: its class names the attribute in ``__wraps__``."""
+    classes = [instance.cls]
+    while classes:
+        cls = classes.pop(0)
+        name = cls.members.get("__wraps__")
+        if isinstance(name, v.Const):
+            return instance.attributes.get(name.value)
+        classes += [base for base in cls.bases if isinstance(base, v.Class)]
+    return None
 
 
 def as_model(machine: Machine, value: v.Value) -> v.Model | None:
     """The model that a value is, promoted if it is unknown so far."""
-    value = _role(value)
+    value = role_of(value)
     match value:
         case v.Model():
             return value
@@ -134,7 +156,7 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
 
 def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Optimizer | None:
     """The optimizer that a value is: by its definition, else by its name (`forced`: by how it is used)."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Optimizer):
         return role
     if forced and isinstance(value, v.Unknown) and isinstance(role, v.Model) and role.id == value.text:
@@ -146,17 +168,18 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
     machine.touch()
     found = Role(role.text, "optimizer", role.text, False)
     name = machine.add_role(found)
-    role.role = v.Optimizer(name, None, False)
+    optimizer = v.Optimizer(name, None, False)
+    role.role = machine.adopt(optimizer)
     if all(o.id != name for o in machine.setting.optimizers):
         machine.setting.optimizers += (machine.roles[name],)
         # Backwards before this moment did not know of it: the root is run again.
         machine.setting.grown = machine.setting.grown or machine.micro >= 0
-    return role.role
+    return optimizer
 
 
 def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scaler | None:
     """The loss scaler that a value is: by its definition, else by its name (`forced`: by how it is used)."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Scaler):
         return role
     if not isinstance(role, v.Unknown) or not (forced or names_scaler(role.text)):
@@ -169,19 +192,20 @@ def as_scaler(machine: Machine, value: v.Value, forced: bool = False) -> v.Scale
 
 def as_scheduler(machine: Machine, value: v.Value) -> v.Scheduler | None:
     """The scheduler that a value is: by its definition, else by its name."""
-    role = _role(value)
+    role = role_of(value)
     if isinstance(role, v.Scheduler):
         return role
     if not isinstance(role, v.Unknown) or not names_scheduler(role.text):
         return None
     machine.touch()
-    role.role = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
-    return role.role
+    scheduler = v.Scheduler(machine.add_role(Role(role.text, "scheduler", role.text, False)))
+    role.role = machine.adopt(scheduler)
+    return scheduler
 
 
 def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
     """The parameters that an argument names: ``model.parameters()``, lists of groups, chains; None when unknown."""
-    value = _role(value)
+    value = role_of(value)
     match value:
         case v.Parameters():
             return value

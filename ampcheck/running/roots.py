@@ -10,19 +10,23 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
 from ampcheck.running import values as v
+from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
+from ampcheck.running.layout import DRIVE, Root
 from ampcheck.running.machine import Machine, Signal
 
 __all__ = ["start"]
 
 
-def start(machine: Machine, root: p.FunctionDef | None) -> None:
+def start(machine: Machine, origin: Root) -> None:
     """Run a root to its end."""
+    root = origin.function
     machine.frame.names["__name__"] = v.Const("__main__" if root is None else "module")
+    machine.at = origin.site or machine.at
     try:
         _module(machine, root)
         if root is not None:
-            _function(machine, root)
+            _function(machine, root, origin.cls)
     except Signal:
         return
 
@@ -34,11 +38,11 @@ def _module(machine: Machine, root: p.FunctionDef | None) -> None:
         machine.execute((statement,))
 
 
-def _function(machine: Machine, root: p.FunctionDef) -> None:
-    function = _callable(machine, root)
+def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> None:
+    function = _callable(machine, root, cls)
     if function is None:
         return
-    if root in machine.layout.looping or machine.setting.loops:
+    if root in machine.layout.looping or machine.setting.loops or root.name == DRIVE:
         machine.call(function, [], _arguments(machine, root, 0), p.Opaque(root.site))
         return
     machine.synthetic = True
@@ -61,15 +65,14 @@ def _function(machine: Machine, root: p.FunctionDef) -> None:
         machine.setting.grown = True
 
 
-def _callable(machine: Machine, root: p.FunctionDef) -> v.Value | None:
-    cls = machine.layout.classes.get(root)
+def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> v.Value | None:
     if cls is None:
         value = machine.frame.find(root.name)
         return value if isinstance(value, v.Function) and value.node is root else None
     owner = machine.frame.find(cls.name)
     if not isinstance(owner, v.Class) or owner.node is not cls:
         return None
-    if class_kind(owner) == "engine":
+    if class_kind(owner) == "engine" and root.name != DRIVE:
         return None
     instance = machine.call(owner, [], _options(owner), p.Opaque(cls.site))
     if not isinstance(instance, v.Instance):
@@ -96,7 +99,7 @@ def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v
     parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters
     for parameter in parameters:
         if parameter.name and not parameter.star:
-            arguments[parameter.name] = v.Unknown(parameter.name, argument=True, offset=index)
+            arguments[parameter.name] = argument(machine, parameter, index)
     return arguments
 
 

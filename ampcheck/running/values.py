@@ -35,6 +35,7 @@ __all__ = [
     "Lib",
     "Method",
     "Model",
+    "Namespace",
     "Number",
     "Optimizer",
     "Parameters",
@@ -43,6 +44,7 @@ __all__ = [
     "Scaler",
     "Scheduler",
     "Seq",
+    "Strided",
     "Truth",
     "Unknown",
     "Value",
@@ -177,6 +179,14 @@ class Lib(Value):
     """Something imported, by its dotted name."""
 
     name: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Namespace(Value):
+    """A module of the project or of a library model, by its dotted name and file."""
+
+    name: str
+    path: str
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -349,7 +359,8 @@ class Items(Value):
 
     `kind`: "data" (a loader: as many items as the run gives an epoch), "range" (`length` iterations from `start` by
     `step`), "window" (``range(k)``), "enumerate", "zip", "items" (known `items`).  `cursor` is the position of
-    an iterator that `next` is called on.
+    an iterator that `next` is called on.  `stride` and `stop` spell the bounds of ``range(0, n, step)`` where they
+    are not known.
     """
 
     kind: str
@@ -361,3 +372,16 @@ class Items(Value):
     items: list[Value] = field(default_factory=list)
     cursor: list[int] = field(default_factory=lambda: [0])
     window: str = ""
+    stride: str = ""
+    stop: str = ""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Strided(Value):
+    """``i`` of ``for i in range(0, n, step)`` with unknown bounds: `index` strides of `length` are behind it."""
+
+    index: int
+    length: int
+    stride: str
+    stop: str
+    text: str = "i"

@@ -19,13 +19,14 @@ PARSE = "import libcst, sys; libcst.parse_module(open(sys.argv[1]).read())"
 PHASES = """
 import sys, time
 from ampcheck import check, lowering, registry, source, verdict
+from ampcheck.program import Program
 from ampcheck.running import explore
 rules = registry.load()
 path = sys.argv[1]
 start = time.process_time()
 module = lowering.lower(source.decode(path, source.read_bytes(path)))
 lowered = time.process_time()
-exploration = explore(module)
+exploration = explore(Program(module))
 run = time.process_time()
 verdict.findings_of(exploration.traces, rules)
 print(lowered - start, run - lowered, time.process_time() - run, len(exploration.traces))

@@ -9,6 +9,7 @@ import pytest
 
 from ampcheck import program as p
 from ampcheck.lowering import lower
+from ampcheck.lowering.outline import outline
 from ampcheck.lowering.select import select
 from ampcheck.source import Source
 
@@ -145,7 +146,8 @@ def test_imports_are_always_kept() -> None:
 
 
 def picked(text: str) -> list[tuple[int, str]]:
-    return [(segment.line, segment.text.strip()) for segment in select(parsed(text))]
+    source = parsed(text)
+    return [(segment.line, segment.text.strip()) for segment in select(source, outline(source))]
 
 
 def test_statements_without_events_are_not_even_parsed() -> None:
@@ -213,4 +215,4 @@ def test_main_guards_are_picked() -> None:
 
 def test_a_source_without_a_tree_is_read_whole() -> None:
     source = Source("train.py", "a = 1\n\n\nb.backward()\n", None)
-    assert [(s.line, s.text) for s in select(source)] == [(1, source.text)]
+    assert [(s.line, s.text) for s in select(source, outline(source))] == [(1, source.text)]

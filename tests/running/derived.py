@@ -23,7 +23,7 @@ import textwrap
 from ampcheck import events as ev
 from ampcheck.events import Backward, Event
 from ampcheck.lowering import lower
-from ampcheck.program import Module
+from ampcheck.program import Module, Program
 from ampcheck.running import Exploration, explore
 from ampcheck.source import Source
 from ampcheck.trace import Record, Trace
@@ -84,7 +84,7 @@ def lowered(source: str) -> Module:
 
 def derive(source: str) -> Exploration:
     """All runs of a source."""
-    return explore(lowered(source))
+    return explore(Program(lowered(source)))
 
 
 def only(explored: Exploration) -> Trace:

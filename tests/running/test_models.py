@@ -283,16 +283,16 @@ def test_harmless_hands(call: str) -> None:
 
 def test_an_engines_own_objects_are_nobodys_business() -> None:
     source = """
-        from accelerate import Accelerator
+        import colossalai
 
         def train(model, loader):
-            accelerator = Accelerator()
+            booster = colossalai.Booster()
             optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+            model, optimizer, loader = booster.boost(model, optimizer, loader)
             for x, y in loader:
                 loss = model(x).mean()
-                accelerator.backward(loss)
-                accelerator.clip_grad_norm_(model.parameters(), 1.0)
+                booster.backward(loss, optimizer)
+                booster.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 optimizer.zero_grad()
     """

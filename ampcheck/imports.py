@@ -1,0 +1,94 @@
+"""Where imported names are defined: Python's own search, on files alone, nothing imported.
+
+A script finds its siblings first; then the folders above it are searched, up to the project's top, and ``src`` in
+each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+
+__all__ = ["may_be_local", "module_file", "project_top", "search_folders", "submodule"]
+
+# What marks the top of a project; a tree without any is searched this many folders upwards.
+MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
+HIGHEST = 6
+
+# Never looked for in a project: the standard library, and packages that ampcheck knows by name.
+ELSEWHERE = frozenset(sys.stdlib_module_names - {"types", "code", "test", "profile"}) | {
+    "torch",
+    "numpy",
+    "torchvision",
+    "torchaudio",
+    "apex",
+}
+
+
+@lru_cache(maxsize=65536)
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path)
+
+
+@lru_cache(maxsize=65536)
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+@lru_cache(maxsize=4096)
+def project_top(folder: str) -> str:
+    """The nearest folder above (or the folder itself) with a project's marker; else the highest one to be searched.
+
+    The working directory is a top too: what is checked from there is taken to be one project.
+    """
+    here = os.path.abspath(folder)
+    start = os.getcwd()
+    for _ in range(HIGHEST):
+        if here == start or any(os.path.exists(os.path.join(here, marker)) for marker in MARKERS):
+            return here
+        parent = os.path.dirname(here)
+        if parent == here:
+            break
+        here = parent
+    return here
+
+
+@lru_cache(maxsize=4096)
+def search_folders(file: str) -> tuple[str, ...]:
+    """The folders in which absolute imports of a file are looked for, nearest first, spelled as the file is."""
+    folder = os.path.dirname(file)
+    top = project_top(folder or ".")
+    relative = not os.path.isabs(file)
+    found = []
+    here = os.path.abspath(folder or ".")
+    while True:
+        shown = os.path.relpath(here) if relative else here
+        shown = "" if shown == "." else shown
+        found += [shown, os.path.join(shown, "src")]
+        parent = os.path.dirname(here)
+        if here == top or parent == here or len(found) > 2 * HIGHEST:
+            return tuple(f for f in found if _is_folder(f or "."))
+        here = parent
+
+
+def module_file(folder: str, name: str) -> str | None:
+    """The file of a module in a folder: ``name/__init__.py`` before ``name.py``; None where there is neither."""
+    for candidate in (os.path.join(folder, name, "__init__.py"), os.path.join(folder, f"{name}.py")):
+        if _is_file(candidate):
+            return candidate
+    return None
+
+
+def submodule(folder: str, name: str) -> str | None:
+    """A package's folder by name, with or without an ``__init__.py``."""
+    inner = os.path.join(folder, name)
+    return inner if _is_folder(inner) else None
+
+
+@lru_cache(maxsize=4096)
+def may_be_local(file: str, top: str) -> bool:
+    """Whether a top-level name can be a module of the file's own project."""
+    if top in ELSEWHERE:
+        return _is_file(os.path.join(os.path.dirname(file), f"{top}.py")) and top not in ("torch", "numpy")
+    return True

@@ -1,0 +1,126 @@
+"""What a file's top-level statements bind and mention, by the standard library's cheap parse.
+
+Names decide, without regard to scope or flow.  The outline is what `ampcheck.lowering.select` picks by, and what
+`ampcheck.project` follows imports by.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from ampcheck.source import Source
+
+__all__ = ["Outline", "Piece", "outline"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A top-level statement: the names it binds there, and all the names and attributes it mentions.
+
+    `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
+    """
+
+    statement: ast.stmt
+    bound: frozenset[str]
+    used: frozenset[str]
+    steps: bool = False
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it is an import."""
+        return isinstance(self.statement, (ast.Import, ast.ImportFrom))
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether it is a function or a class."""
+        return isinstance(self.statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class."""
+        return isinstance(self.statement, ast.ClassDef)
+
+    @property
+    def lines(self) -> int:
+        """How many lines it takes."""
+        return (self.statement.end_lineno or self.statement.lineno) - self.statement.lineno + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """A file's pieces in order; `imports` maps bound names to dotted origins (relative ones keep their dots).
+
+    `stars` are the modules of ``from x import *``; `exports` what top-level names stand for, by piece.
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    imports: dict[str, str] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    exports: dict[str, Piece] = field(default_factory=dict)
+
+    def reachable(self, names: frozenset[str]) -> list[Piece]:
+        """The pieces that the definitions of some names refer to, however indirectly, in source order."""
+        picked: set[int] = set()
+        wanted = set(names)
+        grew = True
+        while grew:
+            grew = False
+            for index, piece in enumerate(self.pieces):
+                if index not in picked and not piece.is_import and piece.bound & wanted:
+                    picked.add(index)
+                    wanted |= piece.used
+                    grew = True
+        return [self.pieces[index] for index in sorted(picked)]
+
+
+def outline(source: Source) -> Outline:
+    """The outline of a file; empty where only libcst can read it."""
+    if source.tree is None:
+        return Outline()
+    pieces = tuple(map(_piece, source.tree.body))
+    imports: dict[str, str] = {}
+    stars: list[str] = []
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    top = alias.name.split(".")[0]
+                    imports.setdefault(alias.asname or top, alias.name if alias.asname else top)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                prefix = "." * level + (module or "")
+                joined = prefix if prefix.endswith(".") or not prefix else f"{prefix}."
+                for alias in names:
+                    if alias.name == "*":
+                        stars.append(prefix)
+                    else:
+                        imports.setdefault(alias.asname or alias.name, joined + alias.name)
+    exports: dict[str, Piece] = {}
+    for piece in pieces:
+        if not piece.is_import:
+            exports.update(dict.fromkeys(piece.bound, piece))
+    return Outline(pieces, imports, tuple(stars), exports)
+
+
+def _piece(statement: ast.stmt) -> Piece:
+    bound: set[str] = set()
+    used: set[str] = set()
+    steps = False
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            (bound if isinstance(node.ctx, ast.Store) else used).add(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr)
+            steps = steps or node.attr == "grad"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            steps = steps or node.func.attr == "step"
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            bound = {name}
+        case ast.If() | ast.Try() | ast.With():
+            bound |= {
+                inner.name
+                for inner in ast.walk(statement)
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            }
+    return Piece(statement, frozenset(bound), frozenset(used), steps)

@@ -1,0 +1,65 @@
+"""Where a finding is reported: at its event's own line, or at the call in the checked file that leads there.
+
+A training step may be spread over files.  A fault belongs to the line of its event if that file is checked too;
+else to the call, where the loop around it stands in the file that is checked.  The same fault, found once in the file
+alone and once with a loop of another file, is one finding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from ampcheck.events import Site
+from ampcheck.finding import Finding
+
+__all__ = ["merged", "own", "placed"]
+
+
+def placed(findings: Iterable[Finding], path: str, checked: Collection[str]) -> list[Finding]:
+    """The findings of a file's own runs, those of other files moved to the call that leads there."""
+    found = []
+    for finding in findings:
+        if finding.site.path == path:
+            found.append(finding)
+        elif os.path.normpath(finding.site.path) not in checked:
+            call = _call(finding, path)
+            if call is not None:
+                found.append(replace(finding, site=call))
+    return found
+
+
+def own(findings: Iterable[Finding], path: str) -> list[Finding]:
+    """The findings of another file's runs that lie in this one."""
+    home = os.path.normpath(path)
+    return [
+        replace(finding, site=replace(finding.site, path=path))
+        for finding in findings
+        if os.path.normpath(finding.site.path) == home
+    ]
+
+
+def _call(finding: Finding, path: str) -> Site | None:
+    """The innermost call in a file that led to a finding's event, where the loop around it stands there too."""
+    if finding.witness is None:
+        return None
+    record = finding.witness.trace.records[finding.witness.record]
+    if record.loop is None or record.loop.path != path:
+        return None
+    return next((site for site in reversed(record.calls) if site.path == path), None)
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Each fault once: the certain finding before the possible one, the one that depends on less before the other."""
+    best: dict[tuple[Site, str], Finding] = {}
+    for finding in findings:
+        key = finding.site, finding.code
+        known = best.get(key)
+        if known is None or _rank(finding) < _rank(known):
+            best[key] = finding
+    return list(best.values())
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    return finding.verdict != "certain", len(finding.condition)

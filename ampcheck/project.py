@@ -1,0 +1,390 @@
+"""The modules around a file: imports resolved, parsed on demand, remembered for the files that come after.
+
+A `Program` holds the file itself and those definitions of other modules that its training step can depend on.
+Which these are is decided by outlines (`ampcheck.lowering.outline`): names, no scopes, no flow.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ampcheck import program as p
+from ampcheck.imports import may_be_local, module_file, search_folders, submodule
+from ampcheck.library.models import ENGINE_NAMES, model_file, model_of
+from ampcheck.lowering import lower
+from ampcheck.lowering.names import EVENT_NAMES
+from ampcheck.lowering.outline import Outline, Piece, outline
+from ampcheck.program import Link
+from ampcheck.source import Source, Unreadable, decode, read_bytes
+
+__all__ = ["Project"]
+
+# What makes a definition part of a step; the other event names are everyday words.
+TELLING = EVENT_NAMES - {
+    "scale",
+    "half",
+    "grad",
+    "requires_grad",
+    "requires_grad_",
+    "autocast",
+    "update",
+    "step",
+}
+# How far events are looked for through imports, and how many modules one file may draw in.
+DEEPEST = 4
+MOST_MODULES = 48
+# A definition without events is taken in when it is short and gives something back: a boundary's test, a loss, a
+# constant.  What only does something (a logger) is no part of a step.
+SHORT = 30
+# ... and not farther than this from the file itself.
+NEAR = 2
+
+
+@dataclass(slots=True)
+class Project:
+    """Files read so far.  One serves a whole check."""
+
+    _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
+    _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
+    _found: dict[tuple[str, str], Link | None] = field(default_factory=dict)
+    _eventful: dict[Link, bool] = field(default_factory=dict)
+
+    def program(self, source: Source) -> p.Program:
+        """A file with what it depends on; raises Unreadable where the file itself is not Python."""
+        self._files[os.path.normpath(source.path)] = source, outline(source)
+        return _Assembly(self, source).run()
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    def outline(self, path: str) -> Outline:
+        """A file's outline; empty where it cannot be read."""
+        known = self._read(path)
+        return known[1] if known else Outline()
+
+    def _read(self, path: str) -> tuple[Source, Outline] | None:
+        if path not in self._files:
+            self._files[path] = None
+            try:
+                file = model_file(path) if p.Program.is_model(path) else path
+                source = decode(path, read_bytes(file))
+                self._files[path] = source, outline(source)
+            except Unreadable:
+                pass  # it has a finding of its own when it is checked itself
+        return self._files[path]
+
+    def module(self, path: str, wanted: frozenset[str], hooks: frozenset[str]) -> p.Module | None:
+        """The core program of some definitions of a file."""
+        key = path, wanted, hooks
+        if key not in self._modules:
+            self._modules[key] = None
+            known = self._read(path)
+            if known is not None and known[0].tree is not None:
+                source, facts = known
+                with suppress(Unreadable):
+                    if p.Program.is_model(path):
+                        hooks |= {"__wraps__"}
+                    self._modules[key] = lower(source, facts, self.holders(path), wanted, hooks)
+        return self._modules[key]
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def find(self, path: str, dotted: str) -> Link | None:
+        """What a dotted name means in a file: a definition or module of the project or of a library model."""
+        key = (path if dotted.startswith(".") or not dotted else os.path.dirname(path), dotted)
+        if key not in self._found:
+            self._found[key] = None  # an import cycle ends here
+            self._found[key] = self._search(path, dotted)
+        return self._found[key]
+
+    def _search(self, path: str, dotted: str) -> Link | None:
+        names = [n for n in dotted.lstrip(".").split(".") if n]
+        if dotted.startswith("."):
+            if p.Program.is_model(path):
+                return None
+            folder = os.path.dirname(path)
+            for _ in range(len(dotted) - len(dotted.lstrip(".")) - 1):
+                folder = os.path.join(folder, "..")
+            folder = os.path.normpath(folder) if folder else ""
+            return self._walk("" if folder == "." else folder, names)
+        model = model_of(dotted)
+        if model is not None:
+            return self._chase(*model, frozenset()) if model[1] else Link(model[0])
+        if p.Program.is_model(path) or not names or not may_be_local(path, names[0]):
+            return None
+        for folder in search_folders(path):
+            if module_file(folder, names[0]) or submodule(folder, names[0]):
+                found = self._walk(folder, names)
+                if found is not None:
+                    return found
+        return None
+
+    def _walk(self, folder: str, names: list[str]) -> Link | None:
+        """Follow the parts of a name from a folder: packages, then a module, then a definition in it."""
+        package = module_file(os.path.dirname(folder), os.path.basename(folder)) if folder else None
+        if package is not None and not package.endswith("__init__.py"):
+            package = None
+        for index, name in enumerate(names):
+            rest = names[index:]
+            if package is not None:
+                found = self._chase(package, name, frozenset())
+                if found is not None and found.name and len(rest) == 1:
+                    return found
+            file, inner = module_file(folder, name), submodule(folder, name)
+            if file is None and inner is None:
+                return self._chase(package, name, frozenset()) if package is not None else None
+            if file is not None and not file.endswith("__init__.py"):
+                return self._chase(file, rest[1], frozenset()) if len(rest) > 1 else Link(file)
+            package, folder = file, inner or folder
+        return Link(package) if package is not None else None
+
+    def _chase(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Link | None:
+        """A name of a module, through what the module itself imports it from."""
+        if (path, name) in seen or len(seen) > 12:
+            return None
+        seen |= {(path, name)}
+        facts = self.outline(path)
+        if name in facts.exports:
+            return Link(path, name)
+        if name in facts.imports:
+            origin = facts.imports[name]
+            return self.find(path, origin) if (path, origin) not in seen else None
+        for star in facts.stars:
+            module = self.find(path, star)
+            if module is not None and not module.name:
+                found = self._chase(module.path, name, seen)
+                if found is not None:
+                    return found
+        return None
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def is_eventful(self, path: str, name: str, depth: int = 0) -> bool:
+        """Whether a name's definition holds part of a training step, as far as names tell."""
+        facts = self.outline(path)
+        if name in facts.exports:
+            link: Link | None = Link(path, name)
+        else:
+            link = self.find(path, facts.imports[name]) if name in facts.imports else None
+        if link is None or not link.name:
+            return False
+        return self._holds(link, depth)
+
+    def _holds(self, link: Link, depth: int) -> bool:
+        if depth > DEEPEST:
+            return False
+        known = self._eventful.get(link)
+        if known is None:
+            self._eventful[link] = False  # a cycle adds nothing
+            known = self._eventful[link] = self._looks_eventful(link, depth)
+        return known
+
+    def _looks_eventful(self, link: Link, depth: int) -> bool:
+        facts = self.outline(link.path)
+        pieces = facts.reachable(frozenset({link.name}))
+        if any(piece.used & TELLING or piece.steps for piece in pieces):
+            return True
+        names = {name for piece in pieces for name in piece.used if name in facts.imports}
+        return any(self.is_eventful(link.path, name, depth + 1) for name in sorted(names))
+
+    def holders(self, path: str) -> frozenset[str]:
+        """The names by which a file may call imported definitions that hold events."""
+        facts = self.outline(path)
+        found = {name for name in facts.imports if self.is_eventful(path, name)}
+        used: set[str] | None = None
+        for dotted in facts.imports.values():
+            module = self.find(path, dotted)
+            if module is None or module.name or module.path == path:
+                continue
+            if used is None:
+                used = {name for piece in facts.pieces for name in piece.used}
+            exports = self.outline(module.path)
+            names = used & (exports.exports.keys() | exports.imports.keys())
+            found |= {name for name in names if self.is_eventful(module.path, name, 1)}
+        return frozenset(found)
+
+    def takes_in(self, link: Link, distance: int) -> bool:
+        """Whether a definition is worth reading for a file that imports it."""
+        facts = self.outline(link.path)
+        piece = facts.exports.get(link.name)
+        if piece is None:
+            return False
+        if p.Program.is_model(link.path) or self._holds(link, 0):
+            return not (piece.is_class and _is_network(piece) and not piece.used & TELLING)
+        if distance > NEAR or piece.lines > SHORT:
+            return False
+        return not (piece.is_class and _is_network(piece)) and not (
+            piece.is_definition and not _returns(piece)
+        )
+
+
+def _returns(piece: Piece) -> bool:
+    """Whether a function gives something back; a class counts when it only holds values."""
+    if piece.is_class:
+        return not any(
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(piece.statement)
+        )
+    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(piece.statement))
+
+
+def _is_network(piece: Piece) -> bool:
+    """Whether a class is a model by its bases: its layers tell nothing of the step."""
+    bases = piece.statement.bases if isinstance(piece.statement, ast.ClassDef) else []
+    names = [
+        b.attr if isinstance(b, ast.Attribute) else b.id if isinstance(b, ast.Name) else "" for b in bases
+    ]
+    return any(n.endswith(("Module", "Model", "Mixin", "Network", "Layer")) for n in names) and not any(
+        n.startswith("Lightning") or n.endswith("DataModule") for n in names
+    )
+
+
+def _bases(piece: Piece) -> list[str]:
+    """A class's bases as dotted names."""
+    bases = piece.statement.bases if isinstance(piece.statement, ast.ClassDef) else []
+    plain = [base.value if isinstance(base, ast.Subscript) else base for base in bases]
+    return [ast.unparse(base) for base in plain if isinstance(base, (ast.Name, ast.Attribute))]
+
+
+def _own_attributes(piece: Piece) -> set[str]:
+    """The attributes of ``self`` that a class mentions, and the names bound in its body."""
+    found: set[str] = set()
+    for node in ast.walk(piece.statement):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            found.add(node.attr)
+    for statement in getattr(piece.statement, "body", []):
+        if isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return found
+
+
+class _Assembly:
+    """Puts a program together, breadth first from its main file."""
+
+    def __init__(self, project: Project, source: Source) -> None:
+        self.project = project
+        self.source = source
+        self.path = source.path
+        self.wanted: dict[str, set[str]] = {}
+        self.distance: dict[str, int] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        self.missing = ""
+
+    def run(self) -> p.Program:
+        project = self.project
+        facts = project.outline(os.path.normpath(self.path))
+        hooks = self._hooks(facts)
+        main = lower(self.source, facts, project.holders(os.path.normpath(self.path)), hooks=hooks)
+        modules = {main.path: main}
+        self._follow(main, os.path.normpath(self.path), 0)
+        done: dict[str, frozenset[str]] = {}
+        while pending := [path for path, names in self.wanted.items() if done.get(path) != frozenset(names)]:
+            path = pending[0]
+            names = done[path] = frozenset(self.wanted[path])
+            module = project.module(path, names, hooks)
+            if module is not None:
+                modules[path] = module
+                self._follow(module, path, self.distance[path])
+        return p.Program(main, modules, self.links, self.missing)
+
+    def _hooks(self, facts: Outline) -> frozenset[str]:
+        """The attributes of ``self`` by which the file's classes work together with base classes of other files."""
+        hooks: set[str] = set()
+        seen: set[Link] = set()
+        path = os.path.normpath(self.path)
+        pending = [(path, piece) for piece in facts.pieces if piece.is_class]
+        while pending:
+            path, piece = pending.pop()
+            for base in _bases(piece):
+                names = self.project.outline(path)
+                origin = names.imports.get(base.split(".")[0])
+                if base in names.exports:
+                    link: Link | None = Link(path, base)
+                else:
+                    link = (
+                        self.project.find(path, origin + base[len(base.split(".")[0]) :]) if origin else None
+                    )
+                if link is None or not link.name or link in seen:
+                    continue
+                seen.add(link)
+                parent = self.project.outline(link.path).exports.get(link.name)
+                if parent is not None and parent.is_class:
+                    pending.append((link.path, parent))
+        if all(link.path == os.path.normpath(self.path) for link in seen):
+            return frozenset()
+        for piece in facts.pieces:
+            if piece.is_class:
+                hooks |= _own_attributes(piece)
+        for link in seen:
+            hooks |= _own_attributes(self.project.outline(link.path).exports[link.name])
+        return frozenset(hooks | {"__wraps__"})
+
+    def _follow(self, module: p.Module, path: str, distance: int) -> None:
+        """Resolve what a module's kept statements mention of its imports."""
+        imports: dict[str, str] = {}
+        mentioned: set[str] = set()
+        chains: set[str] = set()
+        for node in p.walk(*module.body):
+            if isinstance(node, p.Import):
+                for name, dotted in node.names:
+                    imports.setdefault(name if name != "*" else f"*{dotted}", dotted)
+        for node in p.walk(*module.body):
+            if isinstance(node, p.Name):
+                mentioned.add(node.id)
+            elif isinstance(node, p.Attribute):
+                chain = _dotted(node, imports)
+                if chain:
+                    chains.add(chain)
+        for name, dotted in imports.items():
+            if name.startswith("*"):
+                self._star(path, module.path, dotted, mentioned, distance)
+            elif name in mentioned:
+                self._want(path, module.path, dotted, distance)
+        called = mentioned | {n.attr for n in p.walk(*module.body) if isinstance(n, p.Attribute)}
+        for name, dotted in ENGINE_NAMES.items():
+            if name in called and not p.Program.is_model(path):
+                self._want(path, module.path, dotted, distance)
+        for chain in sorted(chains):
+            self._want(path, module.path, chain, distance)
+
+    def _star(self, path: str, shown: str, dotted: str, mentioned: set[str], distance: int) -> None:
+        module = self.project.find(path, dotted)
+        if module is None or module.name:
+            return
+        for name in sorted(mentioned):
+            link = self.project._chase(module.path, name, frozenset())
+            if link is not None and link.name and self._take(link, distance):
+                self.links[shown, f"*{name}"] = link
+
+    def _want(self, path: str, shown: str, dotted: str, distance: int) -> None:
+        link = self.project.find(path, dotted)
+        if link is None or (link.path == os.path.normpath(self.path) and not link.name):
+            return
+        if link.path == os.path.normpath(self.path):
+            link = Link(self.path, link.name)
+        elif link.name and not self._take(link, distance):
+            return
+        self.links[shown if dotted.startswith(".") else "", dotted] = link
+
+    def _take(self, link: Link, distance: int) -> bool:
+        if not self.project.takes_in(link, distance + 1):
+            return False
+        if link.path not in self.wanted:
+            if len(self.wanted) >= MOST_MODULES:
+                left_out = f"more than {MOST_MODULES} modules are imported: {link.path} was left out"
+                self.missing = self.missing or left_out
+                return False
+            self.wanted[link.path] = set()
+            self.distance[link.path] = distance + 1
+        self.wanted[link.path].add(link.name)
+        return True
+
+
+def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:
+    if isinstance(node, p.Name):
+        return imports.get(node.id)
+    if isinstance(node, p.Attribute):
+        owner = _dotted(node.value, imports)
+        return (f"{owner}{node.attr}" if owner.endswith(".") else f"{owner}.{node.attr}") if owner else None
+    return None
