@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck import registry
+from ampcheck.checkpoints import with_checkpoints
+from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
@@ -103,7 +105,11 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 def _analyse(source: Source, project: Project) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = project.program(source)
-    return [*_declarations(program.main), *internals_of(source)], explore(program)
+    found = explore(program)
+    runs = with_checkpoints(source, (*found.traces, *found.repeats))
+    count = len(found.traces)
+    declared = [*_declarations(program.main), *internals_of(source)]
+    return declared, replace(found, traces=runs[:count], repeats=runs[count:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,8 @@ class _Session:
             for importer in self.importers.of(path):
                 found += own(self._elsewhere(importer), path)
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
+            for broken in configurations_of(source).problems:
+                found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
             failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
             return _Checked(found, failures, cells if found else None)
         except Unreadable as error:
@@ -161,7 +169,8 @@ class _Session:
         key = os.path.normpath(source.path)
         if key not in self._found:
             declared, exploration = _analyse(source, self.project)
-            traces = [*declared, *exploration.traces, *exploration.repeats]
+            configured = precision_traces(configurations_of(source), source.path)
+            traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration
         return self._found[key]
 

@@ -20,6 +20,7 @@ __all__ = [
     "AverageUpdate",
     "Backward",
     "Build",
+    "Checkpoint",
     "Clip",
     "Convert",
     "Deprecated",
@@ -32,6 +33,7 @@ __all__ = [
     "Internal",
     "Jump",
     "Loss",
+    "Precision",
     "Read",
     "ReadScale",
     "Reduce",
@@ -39,6 +41,7 @@ __all__ = [
     "ScheduleStep",
     "Site",
     "SkipTest",
+    "StateDict",
     "Step",
     "Unit",
     "Unscale",
@@ -338,11 +341,46 @@ class Build(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateDict(Event):
+    """``scaler.state_dict()`` while a step of the scaler is not followed by its update yet."""
+
+    scaler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(Event):
+    """The state of a model and of `optimizers` is written to a file, and that of no scaler to any.
+
+    It stands at the end of its trace, wherever in the run it is written: it is read from the program's text.  It is
+    not `sure` where somebody else may add to it.
+    """
+
+    optimizers: tuple[str, ...]
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecated(Event):
     """A deprecated name is used; `instead` is what to write."""
 
     name: str
     instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision(Event):
+    """A configuration says whether there is float16 or bfloat16 mixed precision, None where it leaves that open.
+
+    `owner` is who says so ("TrainingArguments", "ds_config.json"), `kind` what that is, and `within` the owner of the
+    configuration that it is given to.  `sure` is false for a file that may belong to another script.
+    """
+
+    owner: str
+    kind: Literal["deepspeed", "accelerate", "accelerator", "arguments"]
+    fp16: bool | None = None
+    bf16: bool | None = None
+    within: str = ""
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

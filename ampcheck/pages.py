@@ -32,6 +32,7 @@ OBSERVED = {
     "schedule": "how often each scheduler steps",
     "rates": "the learning rate at each step",
     "scale": "the course of the loss scale",
+    "saved-scale": "the loss scale that is saved",
     "syncs": "the all-reduces per window",
     "divergence": "whether ranks end with different gradients",
     "gradient": "the gradient at the optimizer's step",

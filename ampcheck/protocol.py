@@ -83,7 +83,7 @@ class Practice:
     stand before an optimizer's step where it has no scaler.  `kept` are indices of
     records that stay where they are.  `undivided` are backwards whose normalisation is not a matter of K.
     `late`: gradients are divided by K before the step, instead of losses.  `world`: ranks are reduced by hand, so that
-    a factor of W is in place.
+    a factor of W is in place.  `saved` are scalers whose state is taken, which is after their update.
     """
 
     scalers: Mapping[str, str]
@@ -98,6 +98,7 @@ class Practice:
     late: bool = False
     world: bool = False
     free: tuple[str, ...] = ()
+    saved: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -265,3 +266,5 @@ def _closing_acts(group: _Group, practice: Practice) -> Iterator[Act]:
             yield Act(replace(extra, owners=meant(extra)), micro)
     for scaler in group.updates:
         yield Act(ev.Update(scaler=scaler, site=site), micro)
+        if scaler in practice.saved:
+            yield Act(ev.StateDict(scaler=scaler, site=site), micro)

@@ -38,6 +38,7 @@ Observable = Literal[
     "schedule",  # scheduler steps, per scheduler
     "rates",  # learning rate in force at each optimizer step
     "scale",  # trajectory of the loss scale
+    "saved-scale",  # loss scale in a state_dict
     "syncs",  # all-reduces per window
     "divergence",  # ranks end with different gradients at the step
     "gradient",  # gradient at the optimizer's step (step pre-hook): ratio and cosine

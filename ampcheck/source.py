@@ -19,7 +19,10 @@ from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
 __all__ = ["Source", "Unreadable", "decode", "passes_gate", "read_bytes"]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
-TOKENS = (b"backward", b"GradScaler", b"zero_grad", b"clip_grad", b".amp")
+TOKENS = (
+    *(b"backward", b"GradScaler", b"zero_grad", b"clip_grad", b".amp"),
+    *(b"TrainingArguments", b"zero_optimization"),
+)
 NOTEBOOK = ".ipynb"
 LARGEST = 8 * 2**20
 LARGEST_NOTEBOOK = 64 * 2**20  # pictures in outputs

@@ -1,5 +1,7 @@
 """What the fixtures say of themselves: ``# expect: AMP101`` ends the line of each finding.
 
+``# possible: AMP410`` ends that of a finding which is never certain, and shown only when asked for.
+
 A fixture folder is named after a rule (``clip_before_unscale``) and holds files ``wrong*`` and ``right*``;
 ``constructs`` holds ``*_wrong.py`` and ``*_right.py``, ``tour`` a project with both side by side, and ``notebooks``
 what only notebooks have.  In a notebook the comments stand in its cells.
@@ -13,11 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FIXTURES", "Place", "expected", "fixture_files", "is_right", "label"]
+__all__ = ["FIXTURES", "Place", "expected", "fixture_files", "is_right", "label", "possible"]
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
-_EXPECT = re.compile(r"#\s*expect:\s*(AMP\d{3}(?:\s*,\s*AMP\d{3})*)\s*$")
+_CODES = r":\s*(AMP\d{3}(?:\s*,\s*AMP\d{3})*)\s*$"
+_EXPECT = re.compile(rf"#\s*expect{_CODES}")
+_POSSIBLE = re.compile(rf"#\s*possible{_CODES}")
 
 
 class Place(NamedTuple):
@@ -44,12 +48,21 @@ def is_right(path: Path) -> bool:
 
 
 def expected(path: Path) -> frozenset[Place]:
-    """The findings that a fixture's comments announce; odd encodings are read as they are."""
+    """The certain findings that a fixture's comments announce; odd encodings are read as they are."""
+    return _announced(path, _EXPECT)
+
+
+def possible(path: Path) -> frozenset[Place]:
+    """The possible findings that a fixture's comments announce."""
+    return _announced(path, _POSSIBLE)
+
+
+def _announced(path: Path, comments: re.Pattern[str]) -> frozenset[Place]:
     return frozenset(
         Place(number, code.strip(), cell)
         for cell, text in _texts(path)
         for number, line in enumerate(text.splitlines(), start=1)
-        if (comment := _EXPECT.search(line))
+        if (comment := comments.search(line))
         for code in comment[1].split(",")
     )
 

@@ -38,6 +38,7 @@ __all__ = [
     "backward",
     "boundary",
     "build",
+    "checkpoint",
     "choice",
     "clip",
     "convert",
@@ -52,6 +53,7 @@ __all__ = [
     "jump",
     "loop",
     "part",
+    "precision",
     "raw_step",
     "read",
     "read_scale",
@@ -59,6 +61,7 @@ __all__ = [
     "result_test",
     "scale_test",
     "schedule",
+    "state_dict",
     "step",
     "trace",
     "unscale",
@@ -281,6 +284,30 @@ def deprecated(name: str = "torch.cuda.amp.GradScaler", instead: str = "torch.am
 def internal(name: str = "_scale", scaler: str = "scaler", written: bool = False) -> Item:
     """``scaler._scale``."""
     return Item(ev.Internal(scaler=scaler, name=name, written=written, site=_site()))
+
+
+def state_dict(scaler: str = "scaler") -> Item:
+    """``scaler.state_dict()`` while an update is still to come."""
+    return Item(ev.StateDict(scaler=scaler, site=_site()))
+
+
+def checkpoint(*optimizers: str, sure: bool = True) -> Item:
+    """A checkpoint without the scaler's state, as it ends a trace."""
+    return Item(ev.Checkpoint(optimizers=optimizers or ("optimizer",), sure=sure, site=_site()))
+
+
+def precision(
+    owner: str,
+    kind: Literal["deepspeed", "accelerate", "accelerator", "arguments"],
+    *,
+    fp16: bool | None = None,
+    bf16: bool | None = None,
+    within: str = "",
+    sure: bool = True,
+) -> Item:
+    """What a configuration says of mixed precision."""
+    event = ev.Precision(owner=owner, kind=kind, fp16=fp16, bf16=bf16, within=within, sure=sure, site=_site())
+    return Item(event)
 
 
 def escape(*roles: str, into: str = "unseen") -> Item:

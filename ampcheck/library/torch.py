@@ -11,6 +11,8 @@ __all__ = [
     "ENGINES",
     "LOSSES",
     "OPTIMIZERS",
+    "REDUCING_OPTIMIZERS",
+    "REDUCTIONS",
     "SCALERS",
     "SCALER_FACTORIES",
     "SCHEDULERS",
@@ -166,6 +168,13 @@ ENGINES = (
     "opacus",
     "horovod",
 )
+
+# Optimizers that reduce gradients over ranks in `synchronize`, or in `step` where nobody has called that
+# (horovod/torch/optimizer.py, 0.28).
+REDUCING_OPTIMIZERS = frozenset({"horovod.torch.DistributedOptimizer", "byteps.torch.DistributedOptimizer"})
+
+# Functions that reduce the gradients of the optimizer they are given (torch_xla/core/xla_model.py, 2.5).
+REDUCTIONS = frozenset({"torch_xla.core.xla_model.reduce_gradients"})
 
 DEPRECATED: dict[str, str] = {
     "torch.cuda.amp.GradScaler": 'torch.amp.GradScaler("cuda", ...)',

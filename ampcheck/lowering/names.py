@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EVENT_NAMES", "plain"]
+__all__ = ["EVENT_NAMES", "is_scaler_state", "plain"]
 
 # Everyday words that are an event as a method only: a variable called ``step`` is none.
 WORDS = frozenset({"step", "scale", "update", "grad", "half", "backward"})
@@ -39,8 +39,14 @@ EVENT_NAMES = frozenset(
         "DistributedDataParallel",
         "FullyShardedDataParallel",
         "update_parameters",
+        "scaler.state_dict",
     }
 )
+
+
+def is_scaler_state(owner: str, attribute: str) -> bool:
+    """``scaler.state_dict``: the state of a loss scaler is an event, that of anything else is none."""
+    return attribute == "state_dict" and "scaler" in owner.lower()
 
 
 def plain(name: str) -> str:

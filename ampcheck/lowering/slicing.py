@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ampcheck import program as p
-from ampcheck.lowering.names import EVENT_NAMES, plain
+from ampcheck.lowering.names import EVENT_NAMES, is_scaler_state, plain
 
 __all__ = ["slice_module"]
 
@@ -27,6 +27,9 @@ def _mentioned(nodes: Iterable[p.Node]) -> set[str]:
             names.add(plain(node.id))
         elif isinstance(node, p.Attribute):
             names.add(node.attr)
+            match node.value:
+                case p.Name(id=owner) | p.Attribute(attr=owner) if is_scaler_state(owner, node.attr):
+                    names.add("scaler.state_dict")
     return names
 
 

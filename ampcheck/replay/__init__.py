@@ -163,7 +163,9 @@ def _answers(
     """
     if not jobs:
         return []
-    ordered = sorted(jobs, key=lambda j: bool(j["job"]["members"]["wrapped"]))
+    ordered = sorted(
+        jobs, key=lambda j: bool(j["job"]["members"]["wrapped"] or j["job"]["members"]["reduced"])
+    )
     open_jobs = {j["id"] for j in jobs}
 
     def on_answer(answer: dict[str, Any]) -> None:

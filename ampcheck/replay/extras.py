@@ -28,6 +28,7 @@ def extras(
         if isinstance(record.event, ev.Clip | ev.Edit | ev.Read | ev.Reduce):
             places.setdefault(record.event, []).append(record)
     clipped = {o for rs in places.values() if isinstance(rs[0].event, ev.Clip) for o in _fresh_owners(rs)}
+    reductions: list[Extra] = []  # before everything that looks at the gradients, wherever the loop has them
     before: list[Extra] = []
     after: list[Extra] = []
     for event, records in places.items():
@@ -36,7 +37,9 @@ def extras(
             continue  # a factor of S, K or W is the protocol's affair; a mask changes no unit
         owners = tuple(o for o in event.owners if not (scaled and o in free))
         fresh = _fresh_owners(records)
-        if isinstance(event, ev.Clip):
+        if isinstance(event, ev.Reduce):
+            reductions.append(replace(event, owners=owners))
+        elif isinstance(event, ev.Clip):
             owners = owners if fresh else _meant(trace, records, clipped, optimizers)
             event = replace(event, owners=owners, per_parameter=False, error_if_nonfinite=False)
             if event not in before:
@@ -45,7 +48,7 @@ def extras(
             before.append(replace(event, owners=owners))
         elif isinstance(event, ev.Read):
             after.append(replace(event, owners=owners))
-    return tuple(before), tuple(after)
+    return (*reductions, *before), tuple(after)
 
 
 def _is_fresh(buffer: Buffer) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ampcheck.events import Checkpoint
 from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
+from ampcheck.replay.resuming import resumed
 from ampcheck.replay.script import cast, write
 from ampcheck.replay.unfolding import unfold
 from ampcheck.trace import Trace
@@ -16,6 +18,8 @@ __all__ = ["job"]
 
 def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
+    if needed and isinstance(trace.records[needed[0]].event, Checkpoint):
+        return resumed(trace, oracle)
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)

@@ -136,7 +136,8 @@ def _trials(job: Job, execute: Execute) -> Iterator[_Trial]:
 
 
 def _scenarios(job: Job) -> Iterator[Scenario]:
-    ranked = bool(OF_RANKS.intersection(job.oracle)) and bool(job.members["wrapped"])
+    several = bool(job.members["wrapped"] or job.members["reduced"])
+    ranked = bool(OF_RANKS.intersection(job.oracle)) and several
     if ranked:
         yield RANKS
     if ranked and OF_RANKS.issuperset(job.oracle):

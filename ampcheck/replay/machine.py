@@ -16,7 +16,7 @@ from ampcheck.replay.scenarios import THRESHOLD, Scenario, gradient
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.stage import Stage, Wrapper, values
 
-__all__ = ["Machine", "execute"]
+__all__ = ["Machine", "Reduction", "execute"]
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -36,6 +36,10 @@ DEPRECATED: dict[str, tuple[object, ...]] = {
     "torch.cuda.amp.custom_bwd": (abs,),
 }
 """Deprecated names that can be called to see whether torch warns, with the arguments that they need."""
+
+
+Reduction = Callable[[str, int, Tensor], Tensor]
+"""The mean over ranks of an owner's gradient, given this rank's number and its own."""
 
 
 class _Refused(Exception):
@@ -68,10 +72,12 @@ class Machine(Stage):
         device: str,
         rank: int = 0,
         wrappers: dict[str, Wrapper] | None = None,
+        reduce: Reduction | None = None,
     ) -> None:
         self.seen = Observed()
         super().__init__(members, scenario, device, wrappers or {})
         self.rank = rank
+        self.reduce = reduce
         self.readings: dict[int, float] = {}
         self.tests: dict[str, bool] = {}
         self.fired: dict[str, bool] = {}
@@ -245,6 +251,15 @@ class Machine(Stage):
         total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
         self.seen.read_norm.append((op["micro"], total))
 
+    def _do_reduce(self, op: Op) -> None:
+        """A mean: the sum over ranks and the division that goes with it are one."""
+        if self.reduce is None:  # one rank alone
+            return
+        for owner in op["owners"]:
+            for parameter in self.models[owner].parameters():
+                if parameter.grad is not None:
+                    parameter.grad.copy_(self.reduce(owner, self.rank, parameter.grad))
+
     def _do_step(self, op: Op) -> None:
         name = op["optimizer"]
         self.fired[name] = False
@@ -302,6 +317,14 @@ class Machine(Stage):
         build = self.build_scaler if op["kind"] == "scaler" else self.build_optimizer
         if op["role"] in self.members["scalers"] + self.members["optimizers"]:
             build(op["role"])
+
+    def _do_save_scale(self, op: Op) -> None:
+        saved = float(self.scalers[op["scaler"]].state_dict()["scale"])
+        self.seen.saved_scale.append((op["micro"], saved / self.first_scale(op["scaler"])))
+
+    def _do_resume(self, op: Op) -> None:
+        for name in op["lost"]:
+            self.build_scaler(name)
 
     def _do_convert(self, op: Op) -> None:
         for owner in op["owners"]:

@@ -29,6 +29,7 @@ class Observed:
     `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
     and at the end.  `clip_norm`, `read_norm` and the norm of a
     `derivative` come with their micro-batch.  `syncs` counts all-reduces by owner;
+    `saved_scale` is the scale in a scaler's state, relative as well, with its micro-batch.
     `divergence` is the largest difference between ranks at a step.
     """
 
@@ -40,6 +41,7 @@ class Observed:
     schedule: dict[str, int] = field(default_factory=dict)
     rates: dict[str, Vector] = field(default_factory=dict)
     scale: dict[str, Vector] = field(default_factory=dict)
+    saved_scale: list[tuple[int, float]] = field(default_factory=list)
     syncs: dict[str, int] = field(default_factory=dict)
     divergence: float = 0.0
     gradient: dict[str, list[Vector]] = field(default_factory=dict)
@@ -86,6 +88,7 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "schedule": user.schedule != reference.schedule,
         "rates": _series(user.rates, reference.rates, stopped),
         "scale": _series(user.scale, reference.scale, stopped),
+        "saved-scale": _readings(user.saved_scale, reference.saved_scale, stopped),
         "syncs": user.syncs != reference.syncs and not stopped,
         "divergence": user.divergence > max(TOLERANCE, 2 * reference.divergence),
         "gradient": _vectors(user.gradient, reference.gradient, stopped),

@@ -71,6 +71,7 @@ def read_loop(trace: Trace, records: Sequence[Record]) -> Loop:
         and not any(u.window for _, b in backwards(everything) for u in b.loss.parts),
         world=any(isinstance(r.event, ev.Reduce) for r in everything),
         free=free,
+        saved=frozenset(e.scaler for _, e in trace.of(ev.StateDict)),
     )
     casts = {r.event.dtype for r in everything if isinstance(r.event, ev.Autocast)}
     return Loop(

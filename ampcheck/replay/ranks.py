@@ -1,9 +1,9 @@
 """Two ranks in one process: two threads, each with a real DistributedDataParallel.  Needs torch.
 
 All wrappers live in one process group of size one, whose all-reduce is replaced by a communication hook: a barrier,
-a mean over the threads, a count.  So the reducer, its buckets and ``no_sync`` are torch's own, and ranks that do not
-reduce really diverge.  CPU only: on CUDA both backwards would share one device thread, and a hook that waits could
-block it for good.
+a mean over the threads, a count.  Gradients that are reduced by hand meet in the same way.  So the reducer, its
+buckets and ``no_sync`` are torch's own, and ranks that do not reduce really diverge.  CPU only: on CUDA both
+backwards would share one device thread, and a hook that waits could block it for good.
 """
 
 from __future__ import annotations
@@ -38,16 +38,21 @@ class _Exchange:
         self.count = 0
 
     def hook(self, rank: int, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        self.slots[rank] = bucket.buffer().clone()
+        """The all-reduce of a bucket."""
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(self.mean(rank, bucket.buffer()))
+        return future
+
+    def mean(self, rank: int, gradient: torch.Tensor) -> torch.Tensor:
+        """The mean over ranks; every rank has to come."""
+        self.slots[rank] = gradient.clone()
         self.barrier.wait(PATIENCE)
         mean = torch.stack([s for s in self.slots if s is not None]).mean(dim=0)
         if (
             self.barrier.wait(PATIENCE) == 0
         ):  # exactly one thread counts, and none overwrites a slot too early
             self.count += 1
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        future.set_result(mean)
-        return future
+        return mean
 
 
 def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Observed:
@@ -57,6 +62,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
     """
     _join_group()
     exchanges = {owner: _Exchange(scenario.ranks) for owner in members["wrapped"]}
+    by_hand = {owner: _Exchange(scenario.ranks) for owner in members["reduced"]}
     machines = []
     for rank in range(scenario.ranks):  # here, since their constructors talk to each other
         wrappers: dict[str, Any] = {}
@@ -65,7 +71,9 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
             # A lambda: torch insists on real annotations or none, and on the name `bucket`.
             wrapper.register_comm_hook(exchange, lambda state, bucket, rank=rank: state.hook(rank, bucket))
             wrappers[owner] = wrapper
-        machines.append(Machine(members, scenario, "cpu", rank, wrappers))
+        machines.append(
+            Machine(members, scenario, "cpu", rank, wrappers, lambda o, r, g: by_hand[o].mean(r, g))
+        )
     failures: list[BaseException] = []
 
     def work(machine: Machine) -> None:
@@ -73,7 +81,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
             machine.run(ops)
         except BaseException as error:
             failures.append(error)
-            for exchange in exchanges.values():
+            for exchange in (*exchanges.values(), *by_hand.values()):
                 exchange.barrier.abort()
 
     threads = [threading.Thread(target=work, args=(m,), daemon=True) for m in machines]
@@ -90,7 +98,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
         (
             norm([x - y for x, y in zip(a, b, strict=True)]) / (norm(a) or 1.0)
             for other in seen[1:]
-            for owner in exchanges
+            for owner in {**exchanges, **by_hand}
             for a, b in zip(first.gradient.get(owner, ()), other.gradient.get(owner, ()), strict=False)
         ),
         default=0.0,

@@ -42,6 +42,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 ev.Clip(owners=named)
                 | ev.Edit(owners=named)
                 | ev.Read(owners=named)
+                | ev.Reduce(owners=named)
                 | ev.ZeroGrad(owners=named)
                 | ev.Differentiate(owners=named)
             ):
@@ -67,7 +68,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
         "converted": converted,
         "window": loop.window,
         "ranks": bool(wrapped) or any(_mentions_world(r.event) for r in trace.records),
-        "reduced": any(isinstance(r.event, ev.Reduce) for r in trace.records),
+        "reduced": list(dict.fromkeys(o for _, e in trace.of(ev.Reduce) for o in e.owners)),
         "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
     }
 
@@ -157,6 +158,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
+        case ev.Reduce(owners=owners):
+            return {"do": "reduce", "owners": list(owners)}
         case ev.Read(owners=owners):
             return {"do": "read", "owners": list(owners)}
         case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, passed=passed):
@@ -177,6 +180,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "average", "average": role}
         case ev.ReadScale(scaler=scaler, reading=reading):
             return {"do": "read-scale", "scaler": scaler, "reading": reading}
+        case ev.StateDict(scaler=scaler):
+            return {"do": "save-scale", "scaler": scaler}
         case ev.Build(kind="scaler" | "optimizer" as kind, role=role) if begun:
             return {"do": "build", "kind": kind, "role": role}
         case ev.Convert(model=model, dtype=dtype):

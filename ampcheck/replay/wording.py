@@ -69,6 +69,8 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _plain("learning rate at step", "rates", user.rates, reference.rates)
         case "scale":
             return _scale(user, reference)
+        case "saved-scale":
+            return _saved_scale(user, reference)
         case "windows":
             key = _key(user.windows, reference.windows)
             found, expected = (", ".join(map(str, w.windows.get(key, ()))) for w in (user, reference))
@@ -131,6 +133,15 @@ def _skip_test(user: Observed) -> Wording:
     skipped, done = counts["skipped"], counts["done"]
     text = f"the step returns {shared} where it was skipped ({skipped}) and where it was done ({done})"
     return Wording(text, {"skip-test": shared, "skipped": skipped, "done": done})
+
+
+def _saved_scale(user: Observed, reference: Observed) -> Wording:
+    expected = dict(reference.saved_scale)
+    for micro, found in user.saved_scale:
+        if micro in expected and not same([found], [expected[micro]]):
+            text = f"saved loss scale {number(found)} × S, expected {number(expected[micro])} × S"
+            return Wording(text, {"saved-scale": found, "saved-scale expected": expected[micro]})
+    return Wording("saved loss scale differs", {})
 
 
 def _plain(

@@ -47,6 +47,12 @@ def carries(trace: Trace, record: Record) -> str:
             return f"{model} becomes {dtype}"
         case ev.Build(role=role, kind=kind):
             return f"builds the {kind} {role}"
+        case ev.StateDict(scaler=scaler):
+            return "takes the state" + _named(trace, "scaler", scaler)
+        case ev.Checkpoint(optimizers=optimizers):
+            return f"the state of {' and '.join(optimizers)}, of no scaler"
+        case ev.Precision(owner=owner):
+            return f"{owner} says"
         case ev.Deprecated(instead=instead):
             return f"now {instead}"
         case ev.Differentiate(loss=loss):

@@ -7,6 +7,8 @@ from typing import Literal
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
+from ampcheck.gradients import STEPPED
+from ampcheck.library.torch import REDUCING_OPTIMIZERS
 from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.derivatives import used_in
@@ -24,9 +26,11 @@ __all__ = [
     "edit",
     "escape",
     "is_on",
+    "reduce",
     "scale",
     "schedule",
     "step",
+    "take_state",
     "unscale",
     "update",
     "zero_grad",
@@ -75,6 +79,9 @@ def step(
     passed: Literal["", "keyword", "positional"] = "",
 ) -> Record:
     """``optimizer.step()`` or ``scaler.step(optimizer)``."""
+    role = machine.roles.get(optimizer.id)
+    if role is not None and role.detail in REDUCING_OPTIMIZERS:
+        reduce(machine, optimizer, node)
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
     name = scaler.id if scaler is not None and on else None
     with machine.guarded(*guards):
@@ -82,6 +89,12 @@ def step(
         record = machine.emit(event)
     declare(machine, "step", (optimizer.id,), record.index)
     return record
+
+
+def reduce(machine: Machine, optimizer: v.Optimizer | None, node: p.Node) -> None:
+    """``optimizer.synchronize()`` of an optimizer that reduces over ranks: once for the gradients that are there."""
+    if optimizer is not None and "reduced" not in machine.state.buffer(optimizer.id).marks:
+        machine.emit(ev.Reduce(site=node.site, owners=(optimizer.id,)))
 
 
 def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> None:
@@ -92,6 +105,12 @@ def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> 
             record = machine.emit(ev.Update(site=node.site, scaler=scaler.id, explicit=explicit))
         if not explicit:  # raising the scale by hand now and then has nothing to do with windows
             declare(machine, "update", (), record.index)
+
+
+def take_state(machine: Machine, scaler: v.Scaler, node: p.Node) -> None:
+    """``scaler.state_dict()``: an event only where an update is still to come, so that it never forks a run else."""
+    if any(s == scaler.id and phase == STEPPED for (s, _), phase in machine.state.phases.items()):
+        machine.emit(ev.StateDict(site=node.site, scaler=scaler.id))
 
 
 def zero_grad(machine: Machine, owners: tuple[str, ...], to_none: bool, node: p.Node) -> None:

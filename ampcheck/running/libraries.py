@@ -30,6 +30,11 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
         result = builtin(machine, given, node)
         if result is not None:
             return result
+    if name in lib.REDUCING_OPTIMIZERS and "backward_passes_per_step" not in given.keywords:
+        return roles.reducing(machine, given.get(0, "optimizer") or v.NONE, name)
+    if name in lib.REDUCTIONS:
+        emitting.reduce(machine, roles.as_optimizer(machine, given.get(0, "optimizer") or v.NONE), node)
+        return v.NONE
     if name.startswith(lib.ENGINES):
         return v.Foreign(last)
     if name in lib.SCALER_FACTORIES:

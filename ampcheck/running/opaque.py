@@ -77,6 +77,8 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
         if averaged.reduction == "unknown":
             averaged = averaged.times(Unit(other=frozenset({"reduction"})))
         return v.Unknown(f"{name}(...)", True, averaged)
+    if last in ("all_reduce", "broadcast") and given.args and isinstance(given.args[0], v.Unknown):
+        _agreed(machine, given.args[0], last)
     gradients = [a for a in given.all if isinstance(a, v.Gradient)]
     if gradients:
         return known.of_gradient(machine, last, gradients[0], given, node)
@@ -127,6 +129,14 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+def _agreed(machine: Machine, value: v.Unknown, how: str) -> None:
+    """``dist.all_reduce(loss)``: from here on the ranks have the same value, and its text says so."""
+    machine.touch()
+    spelled = f"{how}({value.text})"
+    if not value.text.startswith(how):
+        machine.rebind(value, replace(value, text=spelled, attributes={}, role=None, base=None, member=""))
 
 
 def _held(callee: v.Value, given: Arguments) -> list[v.Value]:

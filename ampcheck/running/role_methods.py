@@ -75,6 +75,9 @@ def on_scaler(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
             return v.Reading(it.id, machine.readings)
         case "is_enabled":
             return it.enabled
+        case "state_dict":
+            emitting.take_state(machine, it, node)
+            return v.Unknown(f"{it.id}.state_dict()")
         case _:
             return v.Unknown(f"{it.id}.{name}()")
 
@@ -104,6 +107,11 @@ def on_optimizer(machine: Machine, it: v.Value, name: str, given: Arguments, nod
                 machine.call(closure, [], {}, node)
             emitting.step(machine, it, node, closure=closure is not None and not _is_none(closure))
             return v.NONE
+        case "synchronize":
+            emitting.reduce(machine, it, node)
+            return v.NONE
+        case "skip_synchronize":
+            return v.Context("null")
         case "zero_grad":
             to_none = given.get(0, "set_to_none")
             emitting.zero_grad(

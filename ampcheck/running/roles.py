@@ -7,6 +7,7 @@ then the role is marked as not known.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ampcheck import events as ev
 from ampcheck import program as p
@@ -30,6 +31,7 @@ __all__ = [
     "overlaps",
     "owners_of",
     "parameters_of",
+    "reducing",
     "role_of",
     "wrap",
     "wrapped",
@@ -98,6 +100,16 @@ def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node) -> v.Valu
         machine.roles[model.id] = Role(model.id, "model", old.text if old else model.id, True, wrapper)
         machine.emit(ev.Build(site=node.site, kind="wrapper", role=model.id, detail=wrapper))
     return wrapped
+
+
+def reducing(machine: Machine, given: v.Value, cls: str) -> v.Value:
+    """An optimizer inside one that reduces gradients over ranks; it keeps the inner one's name."""
+    optimizer = as_optimizer(machine, given, forced=True)
+    if optimizer is None:
+        return v.Foreign(cls)
+    machine.touch()
+    machine.roles[optimizer.id] = replace(machine.roles[optimizer.id], detail=cls)
+    return optimizer
 
 
 def role_of(value: v.Value) -> v.Value:

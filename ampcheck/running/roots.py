@@ -103,12 +103,23 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         return None
     if class_kind(owner) == "engine" and root.name != DRIVE:
         return None
-    instance = machine.call(owner, [], {}, p.Opaque(cls.site))
+    instance = machine.call(owner, [], _options(owner), p.Opaque(cls.site))
     if not isinstance(instance, v.Instance):
         instance = v.Instance(owner)
     instance.id = "self"
     value = machine.evaluate_attribute(instance, root.name)
     return value if isinstance(value, (v.Bound, v.Function)) else None
+
+
+def _options(cls: v.Class) -> dict[str, v.Value]:
+    """A constructor's options are open, whatever they are by default: nobody knows who builds the object, and how."""
+    init = cls.members.get("__init__")
+    parameters = init.node.parameters[1:] if isinstance(init, v.Function) else ()
+    return {
+        parameter.name: v.Unknown(parameter.name, argument=True)
+        for parameter in parameters
+        if isinstance(parameter.default, p.Constant) and isinstance(parameter.default.value, (bool, str))
+    }
 
 
 def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:
