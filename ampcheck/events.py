@@ -166,6 +166,8 @@ class Clip(Event):
 
     `whole` is false when only some of the owners' parameters are clipped; `per_parameter` when a loop clips each
     parameter or layer on its own norm with the whole threshold.  `threshold` is None when it is not a literal.
+    `exhausted`: it is given an iterator that was consumed there before, so that it finds no parameters at all;
+    `assumed` that the iterator may have been made anew since.
     """
 
     style: Literal["norm", "value"]
@@ -175,6 +177,8 @@ class Clip(Event):
     whole: bool = True
     per_parameter: bool = False
     error_if_nonfinite: bool = False
+    exhausted: Site | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +196,14 @@ class Edit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Event):
-    """A norm, mean or element of gradients is taken (a test for finiteness is not a read)."""
+    """A norm, mean or element of gradients is taken (a test for finiteness is not a read).
+
+    `exhausted` and `assumed` are those of a clip: what is read is nothing.
+    """
 
     owners: tuple[str, ...]
+    exhausted: Site | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

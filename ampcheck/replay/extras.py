@@ -38,11 +38,15 @@ def extras(
         fresh = _fresh_owners(records)
         if isinstance(event, ev.Clip):
             owners = owners if fresh else _meant(trace, records, clipped, optimizers)
-            event = replace(event, owners=owners, per_parameter=False, error_if_nonfinite=False)
+            event = replace(
+                event, owners=owners, per_parameter=False, error_if_nonfinite=False, exhausted=None
+            )
             if event not in before:
                 before.append(event)
         elif fresh:
-            before.append(replace(event, owners=owners))
+            event = replace(event, owners=owners, **({"exhausted": None} if isinstance(event, ev.Read) else {}))
+            if event not in before:
+                before.append(event)
         elif isinstance(event, ev.Read):
             after.append(replace(event, owners=owners))
     return tuple(before), tuple(after)

@@ -201,8 +201,9 @@ class Machine(Stage):
             self.scalers[op["scaler"]].unscale_(self.optimizers[op["optimizer"]])
 
     def _do_clip(self, op: Op) -> None:
-        self.norms_finite = self._are_finite(op["owners"])
-        chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in op["owners"]]
+        owners = [] if op["empty"] else op["owners"]  # an iterator that has been consumed
+        self.norms_finite = self._are_finite(owners)
+        chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in owners]
         parameters = [p for group in chosen for p in group]
         for group in [[p] for p in parameters] if op["each"] else [parameters]:
             if op["style"] == "value":
@@ -229,8 +230,9 @@ class Machine(Stage):
                     torch.nan_to_num_(grad)
 
     def _do_read(self, op: Op) -> None:
-        self.norms_finite = self._are_finite(op["owners"])
-        grads = list(self.grads(op["owners"]))
+        owners = [] if op["empty"] else op["owners"]
+        self.norms_finite = self._are_finite(owners)
+        grads = list(self.grads(owners))
         total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
         self.seen.read_norm.append((op["micro"], total))
 

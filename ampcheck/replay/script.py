@@ -153,11 +153,12 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
                 "whole": event.whole,
                 "each": event.per_parameter,
                 "raises": event.error_if_nonfinite,
+                "empty": event.exhausted is not None,
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
-        case ev.Read(owners=owners):
-            return {"do": "read", "owners": list(owners)}
+        case ev.Read(owners=owners, exhausted=exhausted):
+            return {"do": "read", "owners": list(owners), "empty": exhausted is not None}
         case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure):
             return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": closure}
         case ev.Update(scaler=scaler, explicit=explicit):

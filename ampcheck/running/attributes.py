@@ -12,6 +12,7 @@ from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.importing import imported, member_of
+from ampcheck.running.iterators import renewed
 from ampcheck.running.machine import Frame, Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.role_methods import SAME
@@ -213,6 +214,8 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
                 value = machine.evaluate(statement.value)
             finally:
                 machine.frame, machine.hint = frame, hint
+            if method.node.name != "__init__":  # type: ignore[union-attr]
+                value = renewed(value)
             instance.attributes[name] = value
             return value
     finally:

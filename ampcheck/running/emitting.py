@@ -7,6 +7,7 @@ from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, text_of
+from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
@@ -209,9 +210,14 @@ def clip(
         given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
     )
     owners, whole = owners_of(machine, parameters)
+    empty = spent(given)
+    if empty is None:
+        consume(machine, given, node.site)
+    elif not owners and parameters:
+        owners = tuple(f"free:{m}" for m in parameters.models)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
     if bound is not None and (bound == float("inf") or bound <= 0):
-        read(machine, parameters, node)
+        read(machine, parameters, node, empty)
         return v.GradientNorm(parameters)
     if owners:
         each = bool(parameters and parameters.each)
@@ -225,17 +231,22 @@ def clip(
                 whole=whole,
                 per_parameter=style == "norm" and ((each and by == "torch") or (local and by == "hand")),
                 error_if_nonfinite=strict,
+                exhausted=empty.at if empty else None,
+                assumed=bool(empty and empty.guessed),
             )
         )
         declare(machine, "clip", owners, record.index)
     return v.GradientNorm(parameters)
 
 
-def read(machine: Machine, parameters: v.Parameters | None, node: p.Node) -> None:
-    """A norm or mean of gradients is taken."""
+def read(
+    machine: Machine, parameters: v.Parameters | None, node: p.Node, empty: v.Cursor | None = None
+) -> None:
+    """A norm or mean of gradients is taken; `empty` is the spent iterator that they are to come from."""
     owners, _ = owners_of(machine, parameters)
     if owners:
-        machine.emit(ev.Read(site=node.site, owners=owners))
+        at, guessed = (empty.at, empty.guessed) if empty else (None, False)
+        machine.emit(ev.Read(site=node.site, owners=owners, exhausted=at, assumed=guessed))
 
 
 def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:

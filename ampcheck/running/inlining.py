@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ampcheck import program as p
 from ampcheck.running import values as v
+from ampcheck.running.iterators import iterator_over
 from ampcheck.running.machine import MAX_CALLS, MAX_DEPTH, Frame, Machine, Signal
 
 __all__ = ["bind", "call_function"]
@@ -42,6 +43,11 @@ def _run(machine: Machine, body: tuple[p.Stmt, ...]) -> v.Value:
             raise
         result = signal.value
     if frame.yields is not None:
+        parameters = [q for q in frame.yields if isinstance(q, v.Parameters)]
+        if parameters and len(parameters) == len(frame.yields):
+            models = tuple(dict.fromkeys(m for q in parameters for m in q.models))
+            found = v.Parameters(models, any(q.partial for q in parameters), False, "a generator")
+            return iterator_over(machine, found)
         return v.Items("items", items=frame.yields, text="a generator")
     return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Forward
-from ampcheck.running import emitting
+from ampcheck.running import emitting, iterators
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.describing import flow_of
@@ -97,6 +97,7 @@ def on_optimizer(machine: Machine, it: v.Value, name: str, given: Arguments, nod
             )
             return v.NONE
         case "add_param_group":
+            iterators.consume(machine, given.get(0, "param_group"), node.site)
             return v.NONE
         case _:
             return v.Unknown(f"{it.id}.{name}()")
@@ -126,7 +127,9 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     assert isinstance(it, v.Model)
     match name:
         case "parameters" | "named_parameters" | "trainable_parameters":
-            return v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+            found = v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+            own = it.instance is not None and name in it.instance.cls.members
+            return found if own or name[0] == "t" else iterators.iterator_over(machine, found)
         case "children" | "named_children" | "modules" | "named_modules":
             return v.Items(
                 "items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.library import torch as lib
+from ampcheck.running import iterators
 from ampcheck.running import values as v
 from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
@@ -58,6 +59,7 @@ def build_optimizer(
     partial = bool(parameters and parameters.partial)
     role = Role(name, "optimizer", name, known, cls, models, partial, node.site)
     optimizer = v.Optimizer(machine.add_role(role), parameters, known)
+    iterators.consume(machine, given, node.site)
     machine.emit(ev.Build(site=node.site, kind="optimizer", role=optimizer.id, detail=cls))
     return optimizer
 
@@ -196,7 +198,7 @@ def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
     value = role_of(value)
     match value:
         case v.Parameters():
-            return value
+            return iterators.kept(value)
         case v.Gradient(parameters=parameters):
             return parameters
         case v.Model(id=name):

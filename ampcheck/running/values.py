@@ -23,6 +23,7 @@ __all__ = [
     "Class",
     "Const",
     "Context",
+    "Cursor",
     "DictValue",
     "Flow",
     "Foreign",
@@ -190,16 +191,34 @@ class Namespace(Value):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Cursor:
+    """How far an iterator has got.
+
+    `state` is empty until something has consumed it, at `at`; one that is made from others (``filter``, ``chain``)
+    consumes its `sources`.  `guessed`: it may have been made anew since, where this run does not look.  `trial` is the
+    trial of two arms that it was made in.
+    """
+
+    sources: tuple[Cursor, ...] = ()
+    state: dict[str, Value] = field(default_factory=dict)
+    at: Site | None = None
+    guessed: bool = False
+    trial: object = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Parameters(Value):
     """Parameters of models: all of them, or some (`partial`).
 
-    `each` marks the single parameter of a loop over them.
+    `each` marks the single parameter of a loop over them.  `cursor`: they come from an iterator (``filter(...)``,
+    ``model.parameters()``), which can be gone through once.
     """
 
     models: tuple[str, ...]
     partial: bool = False
     each: bool = False
     text: str = ""
+    cursor: Cursor | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
