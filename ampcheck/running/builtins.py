@@ -186,10 +186,22 @@ def _next(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
 
 
 def _chain(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    parameters = roles.parameters_of(machine, v.Seq("list", list(given.args))) if given.args else None
+    links = [a for a in given.args if not _is_empty(a)]
+    parameters = roles.parameters_of(machine, v.Seq("list", links)) if links else None
     if parameters is not None and parameters.models:
-        return iterators.iterator_over(machine, parameters, given.args)
-    return v.Items("zip", "chain", tuple(given.args))
+        return iterators.iterator_over(machine, parameters, links)
+    return v.Items("zip", "chain", tuple(links))
+
+
+def _is_empty(value: v.Value) -> bool:
+    """An empty list, or a chain of them: what a chain begins with that parts are added to."""
+    match value:
+        case v.Seq(items=[]):
+            return True
+        case v.Items(kind="zip", text="chain", inner=()):
+            return True
+        case _:
+            return False
 
 
 def _chain_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
