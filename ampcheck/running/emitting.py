@@ -213,7 +213,7 @@ def clip(
     empty = spent(given)
     if empty is None:
         consume(machine, given, node.site)
-    elif not owners and parameters:
+    elif not owners and parameters and machine.optimizers():
         owners = tuple(f"free:{m}" for m in parameters.models)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
     if bound is not None and (bound == float("inf") or bound <= 0):
