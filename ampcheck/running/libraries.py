@@ -61,7 +61,8 @@ def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Valu
     target = given.get(0, "parameters")
     bound = given.get(1, "max_norm", "clip_value")
     strict = given.get(3, "error_if_nonfinite")
-    raises = isinstance(strict, v.Truth) and strict.value
+    # Inside a try with a handler the exception may well be what the code waits for.
+    raises = isinstance(strict, v.Truth) and strict.value and not machine.sheltered
     return emitting.clip(machine, lib.CLIPS[last], target, bound, node, strict=raises)
 
 

@@ -98,6 +98,7 @@ class Machine(ABC):
         self.entered: set[p.Node] = set()
         self.unsynced: list[str] = []
         self.no_grad = 0
+        self.sheltered = 0  # tries with handlers around this place, inside the iteration
         self.frozen: set[str] = set()
         self.hooks: list[tuple[str, v.Value, bool]] = []
         self.depth = 0
