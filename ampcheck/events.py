@@ -110,7 +110,7 @@ PLAIN = Unit()
 class Forward:
     """One pass through a model on the way to a loss (not an event of its own: it travels with the loss).
 
-    `wrapper` is how the model is wrapped ("ddp", "fsdp" or ""); `bypassed` says that the pass went around the
+    `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went around the
     wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.
     """
 
@@ -164,7 +164,7 @@ class Unscale(Event):
 class Clip(Event):
     """Gradients are bounded: by total norm, by value, or by code that does the same by hand.
 
-    `whole` is false when only some of the owners' parameters are clipped; `per_parameter` when a loop clips each
+    `by` is "model" for FSDP's own ``model.clip_grad_norm_``.  `whole` is false when only some of the owners' parameters are clipped; `per_parameter` when a loop clips each
     parameter or layer on its own norm with the whole threshold.  `threshold` is None when it is not a literal.
     `exhausted`: it is given an iterator that was consumed there before, so that it finds no parameters at all;
     `assumed` that the iterator may have been made anew since.
@@ -172,7 +172,7 @@ class Clip(Event):
 
     style: Literal["norm", "value"]
     owners: tuple[str, ...]
-    by: Literal["torch", "hand", "hook"] = "torch"
+    by: Literal["torch", "hand", "hook", "model"] = "torch"
     threshold: float | None = None
     whole: bool = True
     per_parameter: bool = False
@@ -300,7 +300,12 @@ class Convert(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build(Event):
-    """A scaler, optimizer, scheduler, average or wrapper is constructed."""
+    """A scaler, optimizer, scheduler, average or wrapper is constructed.
+
+    `detail` is the class; of a wrapper "ddp", "fsdp" (of an unknown make), "fsdp1", "fsdp1?" (the sharding strategy
+    is not known) or "fsdp1 NO_SHARD", each of the last three with " use_orig_params" (or " use_orig_params?", not
+    known) where it keeps the parameters, or "fsdp2".
+    """
 
     kind: Literal["scaler", "optimizer", "scheduler", "average", "wrapper"]
     role: str

@@ -9,6 +9,8 @@ __all__ = [
     "CLIPS",
     "DEPRECATED",
     "ENGINES",
+    "FSDP1",
+    "FSDP2",
     "LOSSES",
     "OPTIMIZERS",
     "SCALERS",
@@ -98,8 +100,14 @@ WRAPPERS: dict[str, str] = {
     "DistributedDataParallel": "ddp",
     "FullyShardedDataParallel": "fsdp",
     "FSDP": "fsdp",
+    "fully_shard": "fsdp",
     "DataParallel": "",
 }
+
+# Which of them are torch's own FSDP1 (`torch.distributed.fsdp.FullyShardedDataParallel`) and FSDP2 (`fully_shard`, which
+# works in place); `torch.distributed._composable.fully_shard` is neither.
+FSDP1 = ("torch.distributed.fsdp", "torch.distributed._fsdp")
+FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
 CLIPS: dict[str, Literal["norm", "value"]] = {
     "clip_grad_norm_": "norm",

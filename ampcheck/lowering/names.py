@@ -36,6 +36,7 @@ EVENT_NAMES = frozenset(
         "register_post_accumulate_grad_hook",
         "DistributedDataParallel",
         "FullyShardedDataParallel",
+        "fully_shard",
         "update_parameters",
     }
 )

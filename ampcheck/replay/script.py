@@ -100,9 +100,9 @@ def _is_wrapped(trace: Trace, loss: ev.Loss, owner: str) -> bool:
     models = _models(trace, owner)
     passes = [f for f in loss.forwards if not models or f.model in models]
     if passes:
-        return any(f.wrapper in ("ddp", "fsdp") for f in passes)
+        return any(f.wrapper.startswith(("ddp", "fsdp")) for f in passes)
     kinds = {r.id: r.detail for r in trace.roles_of("model")}
-    return any(kinds.get(m) in ("ddp", "fsdp") for m in models or kinds)
+    return any(kinds.get(m, "").startswith(("ddp", "fsdp")) for m in models or kinds)
 
 
 def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
@@ -193,7 +193,7 @@ def _backward(trace: Trace, event: ev.Backward, act: Act, members: Cast, count: 
         if owner in members["wrapped"]:
             models = _models(trace, owner)
             found = [f for f in event.loss.forwards if not models or f.model in models]
-            sharded = any(f.wrapper == "fsdp" for f in found)  # it reads the switch in the backward
+            sharded = any(f.wrapper.startswith("fsdp") for f in found)  # it reads the switch in the backward
             synced = event.synced if sharded or not found else all(f.synced for f in found)
             passes[owner] = {"synced": synced, "bypassed": bool(found) and all(f.bypassed for f in found)}
     return {

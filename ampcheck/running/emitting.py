@@ -226,7 +226,7 @@ def clip(
                 site=node.site,
                 style="norm" if style == "norm" else "value",
                 owners=owners,
-                by="hook" if by == "hook" else "hand" if by == "hand" else "torch",
+                by=by,  # type: ignore[arg-type]
                 threshold=bound,
                 whole=whole,
                 per_parameter=style == "norm" and ((each and by == "torch") or (local and by == "hand")),

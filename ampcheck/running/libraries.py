@@ -11,7 +11,7 @@ from ampcheck.running import builtins as known
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
-from ampcheck.running.describing import text_of
+from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.intrinsics import call_intrinsic
 from ampcheck.running.machine import Machine
 from ampcheck.running.opaque import AVERAGES, call_unseen, flow_through, reduction_of
@@ -41,8 +41,7 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if last in lib.CLIPS:
         return _clip(machine, last, given, node)
     if last in lib.WRAPPERS:
-        wrapper = "" if name.startswith("apex") else lib.WRAPPERS[last]
-        return roles.wrap(machine, given.get(0, "module") or v.NONE, wrapper, node)
+        return _wrap(machine, name, last, given, node)
     if last in lib.AUTOCASTS:
         return _autocast(machine, given)
     if last in lib.OPTIMIZERS and given.all:
@@ -55,6 +54,31 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if last in lib.LOSSES:
         return _loss(machine, last, given)
     return call_unseen(machine, name, given, node, callee)
+
+
+def _wrap(machine: Machine, name: str, last: str, given: Arguments, node: p.Expr) -> v.Value:
+    module = given.get(0, "module") or v.NONE
+    wrapper = "" if name.startswith("apex") else lib.WRAPPERS[last]
+    if last == "fully_shard":
+        wrapper = "fsdp2" if name.startswith(lib.FSDP2) else wrapper
+        if is_varying(module) or isinstance(module, v.Seq):
+            return module  # one block after the other: the whole follows
+        return roles.wrap(machine, module, wrapper, node)
+    if wrapper != "fsdp" or not name.startswith(lib.FSDP1):
+        return roles.wrap(machine, module, wrapper, node)
+    unseen = isinstance(node, p.Call) and any(a.star == "**" for a in node.arguments)
+    strategy, original = given.get(2, "sharding_strategy"), given.keywords.get("use_orig_params")
+    if strategy is None or isinstance(strategy, v.Lib):
+        sure = strategy is not None or not unseen
+        replicated = isinstance(strategy, v.Lib) and strategy.name.endswith("NO_SHARD")
+        wrapper = "fsdp1 NO_SHARD" if replicated else "fsdp1" if sure else "fsdp1?"
+    else:
+        wrapper = "fsdp1?"
+    if isinstance(original, v.Truth):
+        detail = f"{wrapper} use_orig_params" if original.value else wrapper
+    else:
+        detail = f"{wrapper} use_orig_params?" if original is not None or unseen else wrapper
+    return roles.wrap(machine, module, wrapper, node, detail)
 
 
 def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Value:

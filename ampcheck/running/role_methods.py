@@ -167,7 +167,7 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             machine.emit(ev.Convert(site=node.site, model=it.id, dtype="float16"))
             return it
         case "clip_grad_norm_":
-            emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node)
+            emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node, "model")
             return v.GradientNorm(v.Parameters((it.id,)))
         case "state_dict" | "load_state_dict" | "register_comm_hook" | "register_forward_hook":
             return v.Unknown(f"{it.id}.{name}()")

@@ -287,7 +287,7 @@ class Average(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Model(Value):
-    """A model.  `wrapper` is "ddp", "fsdp" or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
+    """A model.  `wrapper` is "ddp", "fsdp..." or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
 
     id: str
     wrapper: str = ""
