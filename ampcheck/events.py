@@ -111,13 +111,17 @@ class Forward:
     """One pass through a model on the way to a loss (not an event of its own: it travels with the loss).
 
     `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went around the
-    wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.
+    wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.  `autocast` is the dtype of the
+    autocast that the pass ran under ("?" when unknown, "" for none), `option` the test that enables it, where this run
+    has not decided it.
     """
 
     model: str
     wrapper: str = ""
     bypassed: bool = False
     synced: bool = True
+    autocast: str = ""
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,8 @@ class Backward(Event):
 
     `assumed` names those owners that are reached only as far as one can tell (several optimizers, and a loss
     whose origin is unknown).  `synced` is false inside ``no_sync`` or with a hand-written switch off.
-    `micro` numbers the micro-batch within the run, from 0.
+    `micro` numbers the micro-batch within the run, from 0.  `autocast` is that which the backward itself runs under,
+    as for a `Forward`.
     """
 
     loss: Loss
@@ -150,6 +155,7 @@ class Backward(Event):
     micro: int
     assumed: tuple[str, ...] = ()
     synced: bool = True
+    autocast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ __all__ = [
     "SCALER_FACTORIES",
     "SCHEDULERS",
     "WRAPPERS",
+    "autocast_dtype",
     "deprecated",
     "is_torch",
 ]
@@ -178,6 +179,16 @@ DEPRECATED: dict[str, str] = {
     "torch.cpu.amp.GradScaler": 'torch.amp.GradScaler("cpu", ...)',
     "torch.cpu.amp.autocast": 'torch.amp.autocast("cpu", ...)',
 }
+
+
+def autocast_dtype(device: str, dtype: str | None) -> str:
+    """What autocast casts to: what it is told, else the device's default; "" when that is not known."""
+    if dtype is None:
+        return {"cuda": "float16", "cpu": "bfloat16"}.get(device, "")
+    if not dtype.startswith("torch."):
+        return ""
+    last = dtype.rsplit(".", 1)[-1]
+    return {"half": "float16"}.get(last, last)
 
 
 def deprecated(name: str) -> str | None:

@@ -6,6 +6,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.running import values as v
+from ampcheck.running.casting import in_force, settled
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
@@ -137,11 +138,12 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     machine.emit(
         ev.Backward(
             site=node.site,
-            loss=ev.Loss(flow.parts, flow.reduction, flow.forwards),
+            loss=ev.Loss(flow.parts, flow.reduction, settled(machine, flow.forwards)),
             reaches=tuple(reaches),
             micro=machine.begin_micro(),
             assumed=tuple(assumed),
             synced=synced,
+            autocast=in_force(machine)[0],
         )
     )
     for model, hook, of_gradient in list(machine.hooks):

@@ -235,7 +235,11 @@ def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
         literals = [k.value if isinstance(k, (v.Const, v.Number)) else text_of(k) for k in keys]
         return v.DictValue(dict(zip(literals, results, strict=True)))
     parameters = [r for r in results if isinstance(r, v.Parameters)]
-    if parameters and len(parameters) == len(results) and (generator or len({q.models for q in parameters}) == 1):
+    if (
+        parameters
+        and len(parameters) == len(results)
+        and (generator or len({q.models for q in parameters}) == 1)
+    ):
         first = parameters[0]
         models = tuple(dict.fromkeys(m for q in parameters for m in q.models))
         found = v.Parameters(models, any(q.partial for q in parameters), False, first.text)

@@ -60,20 +60,32 @@ def _in_frame(
         text.rstrip("()").endswith(("no_grad", "inference_mode"))
         for text in map(machine.text, function.decorators)
     )
+    casts = _casts(machine, function)
     machine.no_grad += without_gradients
     machine.frame = frame
     machine.depth += 1
     machine.calls.append(node.site)
     machine.active.append(function)
     try:
+        for context in casts:
+            machine.enter(context, function)
         return run()
     finally:
+        for context in casts:
+            machine.leave(context)
         machine.frame = outer
         machine.no_grad -= without_gradients
         machine.depth -= 1
         machine.calls.pop()
         machine.active.pop()
         del machine.guards[guards:]
+
+
+def _casts(machine: Machine, function: p.Node) -> list[v.Context]:
+    """Autocast as a decorator."""
+    decorators = function.decorators if isinstance(function, p.FunctionDef) else ()
+    values = [machine.evaluate(d) for d in decorators if "autocast" in machine.text(d)]
+    return [value for value in values if isinstance(value, v.Context)]
 
 
 def bind(

@@ -43,7 +43,7 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if last in lib.WRAPPERS:
         return _wrap(machine, name, last, given, node)
     if last in lib.AUTOCASTS:
-        return _autocast(machine, given)
+        return _autocast(machine, name, given)
     if last in lib.OPTIMIZERS and given.all:
         detail = f"torch.optim.{last}" if lib.is_torch(name) else last
         return roles.build_optimizer(machine, detail, given.get(0, "params"), node)
@@ -90,17 +90,22 @@ def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Valu
     return emitting.clip(machine, lib.CLIPS[last], target, bound, node, strict=raises)
 
 
-def _autocast(machine: Machine, given: Arguments) -> v.Value:
-    enabled = given.keywords.get("enabled")
-    if isinstance(enabled, v.Truth) and not enabled.value:
-        return v.Context("null")
-    dtype = given.keywords.get("dtype") or next((a for a in given.args if isinstance(a, v.Lib)), None)
-    if isinstance(dtype, v.Lib):
-        return v.Context(
-            "autocast",
-            dtype={"half": "float16"}.get(dtype.name.rsplit(".", 1)[-1], dtype.name.rsplit(".", 1)[-1]),
-        )
-    return v.Context("autocast", dtype="" if dtype is not None else "float16")
+def _autocast(machine: Machine, name: str, given: Arguments) -> v.Value:
+    """``torch.autocast(device_type, dtype, enabled)``, or ``torch.cuda.amp.autocast(enabled, dtype)``."""
+    if ".cuda.amp" in name or ".cpu.amp" in name:
+        device: str = "cuda" if ".cuda.amp" in name else "cpu"
+        enabled, dtype = given.get(0, "enabled"), given.get(1, "dtype")
+    else:
+        kind = given.get(0, "device_type")
+        device = kind.value.split(":")[0] if isinstance(kind, v.Const) and isinstance(kind.value, str) else ""
+        dtype, enabled = given.get(1, "dtype"), given.get(2, "enabled")
+    if isinstance(dtype, v.Const) and dtype.value is None:
+        dtype = None
+    if isinstance(enabled, v.Truth):
+        enabled = None if enabled.value else v.FALSE
+    return v.Context(
+        "autocast", dtype=lib.autocast_dtype(device, dtype and text_of(dtype)), device=device, enabled=enabled
+    )
 
 
 def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:

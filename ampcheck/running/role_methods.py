@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ampcheck import events as ev
 from ampcheck import program as p
-from ampcheck.events import Forward
 from ampcheck.running import emitting, iterators
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.casting import pass_through
 from ampcheck.running.describing import flow_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.roles import (
@@ -191,7 +191,7 @@ def _own_method(machine: Machine, it: v.Model, name: str, given: Arguments, node
 
 def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Value:
     """A pass through a model."""
-    flow = v.Flow(forwards=(Forward(it.id, it.wrapper, it.bypassed, it.id not in machine.unsynced),))
+    flow = v.Flow(forwards=(pass_through(machine, it),))
     if machine.no_grad or (overlaps((it.id,), machine.frozen)):
         flow = v.Flow(detached=True)
     for argument in given.all:

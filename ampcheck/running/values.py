@@ -297,11 +297,16 @@ class Model(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context(Value):
-    """A context manager that matters: "no_sync" (of `role`), "autocast" (`dtype`), "no_grad", "null"."""
+    """A context manager that matters: "no_sync" (of `role`), "autocast", "no_grad", "null".
+
+    An autocast has a `dtype` ("" when unknown) and `device`; it is on where `enabled` is (None: always).
+    """
 
     kind: Literal["no_sync", "autocast", "no_grad", "null"]
     role: str = ""
     dtype: str = ""
+    device: str = ""
+    enabled: Value | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
