@@ -110,8 +110,8 @@ PLAIN = Unit()
 class Forward:
     """One pass through a model on the way to a loss (not an event of its own: it travels with the loss).
 
-    `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went around the
-    wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.  `autocast` is the dtype of the
+    `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went
+    around the wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.  `autocast` is the dtype of the
     autocast that the pass ran under ("?" when unknown, "" for none), `option` the test that enables it, where this run
     has not decided it.
     """
@@ -170,8 +170,9 @@ class Unscale(Event):
 class Clip(Event):
     """Gradients are bounded: by total norm, by value, or by code that does the same by hand.
 
-    `by` is "model" for FSDP's own ``model.clip_grad_norm_``.  `whole` is false when only some of the owners' parameters are clipped; `per_parameter` when a loop clips each
-    parameter or layer on its own norm with the whole threshold.  `threshold` is None when it is not a literal.
+    `by` is "model" for FSDP's own ``model.clip_grad_norm_``.  `whole` is false when only some of the owners' parameters
+    are clipped; `per_parameter` when a loop clips each parameter or layer on its own norm with the whole threshold.
+    `threshold` is None when it is not a literal.
     `exhausted`: it is given an iterator that was consumed there before, so that it finds no parameters at all;
     `assumed` that the iterator may have been made anew since.
     """

@@ -105,8 +105,8 @@ WRAPPERS: dict[str, str] = {
     "DataParallel": "",
 }
 
-# Which of them are torch's own FSDP1 (`torch.distributed.fsdp.FullyShardedDataParallel`) and FSDP2 (`fully_shard`, which
-# works in place); `torch.distributed._composable.fully_shard` is neither.
+# Which of them are torch's own FSDP1 (`torch.distributed.fsdp.FullyShardedDataParallel`) and FSDP2 (`fully_shard`,
+# which works in place); `torch.distributed._composable.fully_shard` is neither.
 FSDP1 = ("torch.distributed.fsdp", "torch.distributed._fsdp")
 FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 

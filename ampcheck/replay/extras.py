@@ -44,9 +44,9 @@ def extras(
             if event not in before:
                 before.append(event)
         elif fresh:
-            event = replace(
-                event, owners=owners, **({"exhausted": None} if isinstance(event, ev.Read) else {})
-            )
+            event = replace(event, owners=owners)
+            if isinstance(event, ev.Read):
+                event = replace(event, exhausted=None)
             if event not in before:
                 before.append(event)
         elif isinstance(event, ev.Read):

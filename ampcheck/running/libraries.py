@@ -103,9 +103,8 @@ def _autocast(machine: Machine, name: str, given: Arguments) -> v.Value:
         dtype = None
     if isinstance(enabled, v.Truth):
         enabled = None if enabled.value else v.FALSE
-    return v.Context(
-        "autocast", dtype=lib.autocast_dtype(device, dtype and text_of(dtype)), device=device, enabled=enabled
-    )
+    cast = lib.autocast_dtype(device, None if dtype is None else text_of(dtype))
+    return v.Context("autocast", dtype=cast, device=device, enabled=enabled)
 
 
 def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:

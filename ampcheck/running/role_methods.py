@@ -127,9 +127,9 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     assert isinstance(it, v.Model)
     match name:
         case "parameters" | "named_parameters" | "trainable_parameters":
-            found = v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+            every = v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
             own = it.instance is not None and name in it.instance.cls.members
-            return found if own or name[0] == "t" else iterators.iterator_over(machine, found)
+            return every if own or name[0] == "t" else iterators.iterator_over(machine, every)
         case "children" | "named_children" | "modules" | "named_modules":
             return v.Items(
                 "items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)]

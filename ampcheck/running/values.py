@@ -287,7 +287,10 @@ class Average(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Model(Value):
-    """A model.  `wrapper` is "ddp", "fsdp..." or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
+    """A model; `instance` is its own class where that is seen.
+
+    `wrapper` is "ddp", "fsdp..." (see `events.Build`) or ""; `bypassed` marks ``ddp.module``.
+    """
 
     id: str
     wrapper: str = ""
