@@ -111,9 +111,9 @@ class Forward:
     """One pass through a model on the way to a loss (not an event of its own: it travels with the loss).
 
     `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went
-    around the wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.  `autocast` is the dtype of the
-    autocast that the pass ran under ("?" when unknown, "" for none), `option` the test that enables it, where this run
-    has not decided it.
+    around the wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.
+    `autocast` is the dtype of the autocast that the pass ran under ("?" when unknown, "" for none), `option` the test
+    that enables it, where this run has not decided it.
     """
 
     model: str
