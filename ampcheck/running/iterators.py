@@ -41,7 +41,7 @@ def consume(machine: Machine, value: v.Value | None, site: Site) -> None:
 def _use(machine: Machine, cursor: v.Cursor, site: Site) -> None:
     if "spent" in cursor.state:
         return
-    cursor.at = site
+    cursor.at = machine.outside if machine.program.is_model(site.path) else site
     if machine.trial is not None and cursor.trial is not machine.trial:
         machine.store(cursor.state, "spent", v.TRUE)
     else:

@@ -74,12 +74,23 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         return None
     if class_kind(owner) == "engine" and root.name != DRIVE:
         return None
-    instance = machine.call(owner, [], {}, p.Opaque(cls.site))
+    instance = machine.call(owner, [], _given(machine, owner), p.Opaque(cls.site))
     if not isinstance(instance, v.Instance):
         instance = v.Instance(owner)
     instance.id = "self"
     value = machine.evaluate_attribute(instance, root.name)
     return value if isinstance(value, (v.Bound, v.Function)) else None
+
+
+def _given(machine: Machine, cls: v.Class) -> dict[str, v.Value]:
+    """What a class is built with: what defaults to None (``model=None``) may be given to it all the same."""
+    init = cls.members.get("__init__")
+    parameters = init.node.parameters[1:] if isinstance(init, v.Function) else ()
+    return {
+        q.name: v.Unknown(q.name, argument=True)
+        for q in parameters
+        if isinstance(q.default, p.Constant) and q.default.value is None
+    }
 
 
 def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:
