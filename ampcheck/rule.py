@@ -40,6 +40,7 @@ Observable = Literal[
     "scale",  # trajectory of the loss scale
     "syncs",  # all-reduces per window
     "divergence",  # ranks end with different gradients at the step
+    "shards",  # scale, steps, gradient and parameters, on two processes that each hold a shard
     "gradient",  # gradient at the optimizer's step (step pre-hook): ratio and cosine
     "clip-norm",  # norm handed to the clip
     "read-norm",  # norm inspected

@@ -51,7 +51,7 @@ class OptimizerBeforeSharding(Rule):
     code = "AMP409"
     name = "optimizer-before-sharding"
     severity = "error"
-    oracle = ("parameters",)
+    oracle = ("shards",)
     hint = "build the optimizer after the model is sharded"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

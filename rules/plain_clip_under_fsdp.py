@@ -55,7 +55,7 @@ class PlainClipUnderFsdp(Rule):
     code = "AMP207"
     name = "plain-clip-under-fsdp"
     severity = "error"
-    unobservable = "only two processes that each hold a shard can show it"
+    oracle = ("shards",)
     hint = "call clip_grad_norm_ of the FSDP model: `model.clip_grad_norm_(max_norm)`"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

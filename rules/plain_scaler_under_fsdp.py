@@ -57,7 +57,7 @@ class PlainScalerUnderFsdp(Rule):
     code = "AMP406"
     name = "plain-scaler-under-fsdp"
     severity = "error"
-    unobservable = "only two processes that each hold a shard can show it"
+    oracle = ("shards",)
     hint = "use torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

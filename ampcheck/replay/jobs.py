@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
-from ampcheck.replay.script import cast, write
+from ampcheck.replay.script import cast, sharding, with_own_clips, write
 from ampcheck.replay.unfolding import unfold
 from ampcheck.trace import Trace
 
 __all__ = ["job"]
 
 
-def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
+def job(trace: Trace, oracle: Sequence[str], needed: Sequence[int] = ()) -> dict[str, Any]:
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
@@ -23,13 +23,17 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
     loop, _ = references(normal, normal.records)
     members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
 
+    shards = tuple(oracle) == ("shards",)
     places = [unfolded.places.get(n, 0) for n in needed]
 
     def scripts(stop: int | None) -> dict[str, Any]:
         _, acceptable = references(normal, until(normal, stop))
+        mine, right = (sharding(user, members, correct) for correct in (False, True)) if shards else ([], [])
         return {
-            "user": write(user, user_acts(until(user, stop)), members),
-            "references": [(r.name, write(normal, r.acts, members)) for r in acceptable],
+            "user": mine + write(user, user_acts(until(user, stop)), members),
+            "references": [
+                (r.name, right + with_own_clips(write(normal, r.acts, members))) for r in acceptable
+            ],
         }
 
     return {

@@ -107,9 +107,7 @@ class Machine(Stage):
     def finish(self) -> Observed:
         """What was observed, with the parameters and scales at the end."""
         self._sample_scales(self.scalers)
-        self.seen.parameters = {
-            name: values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
-        }
+        self.seen.parameters = {name: self.weights(name) for name in self.optimizers}
         return self.seen
 
     def _sample_scales(self, names: Iterable[str]) -> None:
@@ -158,6 +156,9 @@ class Machine(Stage):
         self.seen.rates[name].append(float(self.optimizers[name].param_groups[0]["lr"]))
 
     # --- operations ---
+
+    def _do_shard(self, op: Op) -> None:
+        """One rank alone holds everything."""
 
     def _gradients(self, op: Op, owner: str) -> Tensor:
         """The true gradients of a backward, one row for each part of the loss."""

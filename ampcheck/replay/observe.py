@@ -84,6 +84,7 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "scale": _series(user.scale, reference.scale, stopped),
         "syncs": user.syncs != reference.syncs and not stopped,
         "divergence": user.divergence > max(TOLERANCE, 2 * reference.divergence),
+        "shards": False,  # stands for others, see `ampcheck.replay.judge`
         "gradient": _vectors(user.gradient, reference.gradient, stopped),
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),

@@ -11,7 +11,7 @@ from ampcheck.replay.practice import Loop
 from ampcheck.replay.unfolding import NEGATIONS
 from ampcheck.trace import Trace
 
-__all__ = ["Cast", "Op", "cast", "write"]
+__all__ = ["Cast", "Op", "cast", "sharding", "with_own_clips", "write"]
 
 Op = dict[str, Any]
 Cast = dict[str, Any]
@@ -123,6 +123,37 @@ def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
     return ops
 
 
+def sharding(trace: Trace, members: Cast, correct: bool) -> list[Op]:
+    """How the models are sharded, as the first operation of a script; none where no model is.
+
+    As the loop does it, or `correct`: optimizers after sharding, a scaler that asks all ranks, FSDP's own clip.
+    """
+    owners: dict[str, str] = {}
+    early: list[str] = []
+    keeping: list[str] = []
+    built = {r.event.role: r.index for r in trace.records if isinstance(r.event, ev.Build)}
+    for owner in members["owners"]:
+        models = _models(trace, owner)
+        for record in trace.records:
+            event = record.event
+            if not (isinstance(event, ev.Build) and event.kind == "wrapper" and event.role in models):
+                continue
+            if event.detail.startswith("fsdp"):
+                owners[owner] = event.detail[:5]
+                keeping += [owner] if event.detail.endswith("use_orig_params") else []
+                early += [owner] if built.get(owner, record.index) < record.index else []
+    plain = [s for s in members["scalers"] if s in trace.roles and trace.roles[s].detail == "GradScaler"]
+    if not owners:
+        return []
+    op: Op = {"do": "shard", "owners": owners, "keeping": keeping, "micro": 0}
+    return [op | ({"early": [], "plain": []} if correct else {"early": early, "plain": plain})]
+
+
+def with_own_clips(ops: Iterable[Op]) -> list[Op]:
+    """The same operations with clips of the models' own, as they are right for shards."""
+    return [op | {"own": True} if op["do"] == "clip" else op for op in ops]
+
+
 def _conditions(act: Act, members: Cast) -> list[Op]:
     """The tests to make at run time; a test of finiteness is made once for a micro-batch, whoever asks first."""
     found: list[Op] = []
@@ -154,6 +185,7 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
                 "each": event.per_parameter,
                 "raises": event.error_if_nonfinite,
                 "empty": event.exhausted is not None,
+                "own": event.by == "model",
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}

@@ -23,6 +23,8 @@ SETTINGS = {
     "overflow of the second": "in an overflow run",
     "real overflow": "in a run that overflows until S is small enough",
     "ranks": "on two ranks",
+    "shards": "on two ranks that each hold a shard",
+    "shards, overflow": "on two ranks that each hold a shard, with an overflow in one of them",
 }
 
 
