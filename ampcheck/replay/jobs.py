@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ampcheck.replay.jumps import with_jump_at_boundary
@@ -14,8 +14,9 @@ from ampcheck.trace import Trace
 __all__ = ["job"]
 
 
-def job(trace: Trace, oracle: Sequence[str], needed: Sequence[int] = ()) -> dict[str, Any]:
+def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
+    oracle = tuple(oracle)
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
@@ -23,7 +24,7 @@ def job(trace: Trace, oracle: Sequence[str], needed: Sequence[int] = ()) -> dict
     loop, _ = references(normal, normal.records)
     members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
 
-    shards = tuple(oracle) == ("shards",)
+    shards = oracle == ("shards",)
     places = [unfolded.places.get(n, 0) for n in needed]
 
     def scripts(stop: int | None) -> dict[str, Any]:

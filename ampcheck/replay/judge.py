@@ -39,8 +39,8 @@ class Scripts:
 class Job:
     """All that is needed to judge one witness.  `excerpt` is its first windows, `whole` the whole run.
 
-    `bfloat16`: no loss scale is needed, so that a correct one would never move.  `shards`: the oracle is "shards", which
-    stands for several observables on two processes that each hold a shard.
+    `bfloat16`: no loss scale is needed, so that a correct one would never move.  `shards`: the oracle is
+    "shards", which stands for several observables on two processes that each hold a shard.
     """
 
     members: Cast

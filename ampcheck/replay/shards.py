@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.tensor import DTensor
@@ -47,7 +48,7 @@ class ShardMachine(Machine):
             else:
                 keeps = owner in op["keeping"]
                 cpu = torch.device("cpu")
-                self.models[owner] = FullyShardedDataParallel(probe, device_id=cpu, use_orig_params=keeps)  # type: ignore[assignment]
+                self.models[owner] = FullyShardedDataParallel(probe, device_id=cpu, use_orig_params=keeps)
             if owner in self.optimizers and owner not in op["early"]:
                 self.build_optimizer(owner)
         for name in self.scalers:
@@ -93,7 +94,7 @@ def main(rank: int, store: str) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints must not end up among the answers
     torch.set_num_threads(1)
-    files = dist.FileStore(store, WORLD)
+    files = FileStore(store, WORLD)
     dist.init_process_group("gloo", store=files, rank=rank, world_size=WORLD, timeout=PATIENCE)
     for line in sys.stdin:
         task = json.loads(line)
