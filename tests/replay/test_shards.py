@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from ampcheck.trace import Role
 from tests.replay.oracles import replayed
-from tests.tracing import Item, backward, build, clip, forward, loop, raw_step, step, trace, unscale, update, zero
+from tests.tracing import (
+    Item,
+    backward,
+    build,
+    clip,
+    forward,
+    loop,
+    raw_step,
+    step,
+    trace,
+    unscale,
+    update,
+    zero,
+)
 
 SHARDS = ("shards",)
 
