@@ -48,12 +48,13 @@ class ShardMachine(Machine):
             else:
                 keeps = owner in op["keeping"]
                 cpu = torch.device("cpu")
-                self.models[owner] = FullyShardedDataParallel(probe, device_id=cpu, use_orig_params=keeps)
+                wrapped: Any = FullyShardedDataParallel(probe, device_id=cpu, use_orig_params=keeps)
+                self.models[owner] = wrapped
             if owner in self.optimizers and owner not in op["early"]:
                 self.build_optimizer(owner)
         for name in self.scalers:
             if name not in op["plain"]:
-                self.scalers[name] = ShardedGradScaler(  # type: ignore[assignment]
+                self.scalers[name] = ShardedGradScaler(
                     "cpu", init_scale=self.first_scale(name), growth_interval=self.scenario.growth_interval
                 )
 

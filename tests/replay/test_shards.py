@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ampcheck.rule import Observable
 from ampcheck.trace import Role
 from tests.replay.oracles import replayed
 from tests.tracing import (
@@ -19,7 +20,7 @@ from tests.tracing import (
     zero,
 )
 
-SHARDS = ("shards",)
+SHARDS: tuple[Observable, ...] = ("shards",)
 
 
 def roles(scaler: str, wrapper: str) -> list[Role]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ampcheck.events import Forward
+from ampcheck.events import Clip, Forward
 from ampcheck.registry import built_in
 from ampcheck.rule import Violation
 from ampcheck.trace import Role, Trace
@@ -63,6 +63,7 @@ def test_206_consumed_by_the_constructor():
 
 def test_206_only_the_first_time():
     first = clip()
+    assert isinstance(first.event, Clip)
     again = Item(replace(first.event, exhausted=first.event.site))
 
     def body(i: int) -> Sequence[Item]:

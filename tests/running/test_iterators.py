@@ -32,7 +32,8 @@ ITERATORS = [
 def test_the_first_clip_takes_all(iterator):
     lines = exhausted(BODY, f"params = {iterator}")
     assert lines[0] is None
-    assert len(set(lines[1:])) == 1 and lines[1] is not None
+    assert len(set(lines[1:])) == 1
+    assert lines[1] is not None
 
 
 CONSUMED = [
@@ -50,7 +51,8 @@ CONSUMED = [
 @pytest.mark.parametrize("use", CONSUMED)
 def test_consumed_before_training(use):
     lines = exhausted(BODY, f"params = model.parameters()\n{use}")
-    assert lines and all(lines)
+    assert lines
+    assert all(lines)
 
 
 KEPT = [
