@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck import registry
-from ampcheck.events import Deprecated, Site
+from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
 from ampcheck.importers import SKIPPED, Importers
@@ -17,6 +17,7 @@ from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
+from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
 from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
@@ -178,7 +179,7 @@ def _truncated(exploration: Exploration, rules: Sequence[Rule]) -> Iterator[Find
 
 
 def _declarations(module: p.Module) -> Iterator[Trace]:
-    """What holds without running anything: each use of a deprecated name, as a trace of its own."""
+    """What holds without running anything, each as a trace of its own: deprecated names, recomputes by hand."""
     imports: dict[str, str] = {}
     for node in p.walk(*module.body):
         if isinstance(node, p.Import):
@@ -187,8 +188,15 @@ def _declarations(module: p.Module) -> Iterator[Trace]:
             name = _dotted(node.func, imports)
             instead = deprecated(name) if name else None
             if name and instead:
-                event = Deprecated(site=node.site, name=name, instead=instead)
-                yield Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
+                yield _declared(Deprecated(site=node.site, name=name, instead=instead))
+        elif isinstance(node, p.ClassDef) and FUNCTION in (_dotted(base, imports) for base in node.bases):
+            again = bare_recompute(node)
+            if again is not None and uses_autocast(module.body):
+                yield _declared(Recompute(site=again.site, function=node.name))
+
+
+def _declared(event: Event) -> Trace:
+    return Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
 
 
 def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:

@@ -31,6 +31,7 @@ __all__ = [
     "Jump",
     "Loss",
     "Read",
+    "Recompute",
     "ReadScale",
     "Reduce",
     "ScheduleStep",
@@ -317,6 +318,17 @@ class Build(Event):
     kind: Literal["scaler", "optimizer", "scheduler", "average", "wrapper"]
     role: str
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompute(Event):
+    """The backward of an ``autograd.Function`` recomputes its forward, outside autocast.
+
+    `autocast` is the dtype of the autocast that its forward ran under, "" where none can be seen; `function` its class.
+    """
+
+    function: str
+    autocast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ OBSERVED = {
     "scale": "the course of the loss scale",
     "syncs": "the all-reduces per window",
     "divergence": "whether ranks end with different gradients",
+    "dtype": "the dtype of a recompute",
     "shards": "scale, steps, gradients and parameters of two processes that each hold a shard",
     "gradient": "the gradient at the optimizer's step",
     "clip-norm": "the norm handed to the clip",

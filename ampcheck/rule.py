@@ -46,6 +46,7 @@ Observable = Literal[
     "read-norm",  # norm inspected
     "decay",  # updates of a moving average per optimizer step
     "windows",  # micro-batches per optimizer step
+    "dtype",  # that of a recompute
     "parameters",  # final parameters (also: not finite)
 ]
 OBSERVABLES: tuple[str, ...] = Observable.__args__  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
-from ampcheck.replay.script import cast, sharding, with_own_clips, write
+from ampcheck.replay.script import cast, corrected, sharding, write
 from ampcheck.replay.unfolding import unfold
 from ampcheck.trace import Trace
 
@@ -32,9 +32,7 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
         mine, right = (sharding(user, members, correct) for correct in (False, True)) if shards else ([], [])
         return {
             "user": mine + write(user, user_acts(until(user, stop)), members),
-            "references": [
-                (r.name, right + with_own_clips(write(normal, r.acts, members))) for r in acceptable
-            ],
+            "references": [(r.name, right + corrected(write(normal, r.acts, members))) for r in acceptable],
         }
 
     return {

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ampcheck.replay.observe import Observed, Vector
+from ampcheck.replay.recompute import recomputed
 from ampcheck.replay.scenarios import THRESHOLD, Scenario, gradient
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.stage import Stage, Wrapper, values
@@ -278,6 +279,9 @@ class Machine(Stage):
     def _do_convert(self, op: Op) -> None:
         for owner in op["owners"]:
             self.models[owner].to(getattr(torch, op["dtype"]))
+
+    def _do_recompute(self, op: Op) -> None:
+        self.seen.dtype.append(recomputed(self.device, getattr(torch, op["dtype"]), op["restores"]))
 
     def _do_deprecated(self, op: Op) -> None:
         operator.attrgetter(op["name"].removeprefix("torch."))(torch)(*DEPRECATED[op["name"]])

@@ -25,7 +25,7 @@ class Observed:
     `exception` is torch's message, `exception_at` its micro-batch; `stopped` says that the run ended there.
     By optimizer: `steps` that really happened,
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
-    since the previous step.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
+    since the previous step.  `dtype`: of each recompute.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
     and at the end.  `clip_norm` and `read_norm` come with their micro-batch.  `syncs` counts all-reduces by owner;
     `divergence` is the largest difference between ranks at a step.
     """
@@ -44,6 +44,7 @@ class Observed:
     carried: dict[str, list[Vector]] = field(default_factory=dict)
     clip_norm: list[tuple[int, float]] = field(default_factory=list)
     read_norm: list[tuple[int, float]] = field(default_factory=list)
+    dtype: list[str] = field(default_factory=list)
     decay: dict[str, int] = field(default_factory=dict)
     windows: dict[str, list[int]] = field(default_factory=dict)
     parameters: dict[str, Vector] = field(default_factory=dict)
@@ -88,6 +89,7 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "gradient": _vectors(user.gradient, reference.gradient, stopped),
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),
+        "dtype": user.dtype != reference.dtype and not stopped,
         "decay": user.decay != reference.decay and not stopped,
         "windows": _series(user.windows, reference.windows, stopped),
         "parameters": not stopped and _parameters(user.parameters, reference.parameters),

@@ -11,7 +11,7 @@ from ampcheck.replay.practice import Loop
 from ampcheck.replay.unfolding import NEGATIONS
 from ampcheck.trace import Trace
 
-__all__ = ["Cast", "Op", "cast", "sharding", "with_own_clips", "write"]
+__all__ = ["Cast", "Op", "cast", "corrected", "sharding", "write"]
 
 Op = dict[str, Any]
 Cast = dict[str, Any]
@@ -149,9 +149,10 @@ def sharding(trace: Trace, members: Cast, correct: bool) -> list[Op]:
     return [op | ({"early": [], "plain": []} if correct else {"early": early, "plain": plain})]
 
 
-def with_own_clips(ops: Iterable[Op]) -> list[Op]:
-    """The same operations with clips of the models' own, as they are right for shards."""
-    return [op | {"own": True} if op["do"] == "clip" else op for op in ops]
+def corrected(ops: Iterable[Op]) -> list[Op]:
+    """The same operations as a reference has them: clips of sharded models' own, recomputes that restore autocast."""
+    right = {"clip": {"own": True}, "recompute": {"restores": True}}
+    return [op | right.get(op["do"], {}) for op in ops]
 
 
 def _conditions(act: Act, members: Cast) -> list[Op]:
@@ -207,6 +208,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "build", "kind": kind, "role": role}
         case ev.Convert(model=model, dtype=dtype):
             return {"do": "convert", "owners": members["converted"].get(model, []), "dtype": dtype}
+        case ev.Recompute(autocast=dtype) if dtype:
+            return {"do": "recompute", "dtype": dtype, "restores": False}
         case ev.Deprecated(name=name):
             return {"do": "deprecated", "name": name}
         case _:

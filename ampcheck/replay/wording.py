@@ -62,6 +62,9 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _schedule(user, reference)
         case "decay":
             return _counts("updates of the average", "decay", user.decay, reference.decay, windows)
+        case "dtype":
+            mine, right = (seen.dtype[0] if seen.dtype else "none" for seen in (user, reference))
+            return Wording(f"recompute in {mine}, expected {right}", {"dtype": mine, "dtype expected": right})
         case "syncs":
             return _counts("all-reduces", "syncs", user.syncs, reference.syncs, windows)
         case "divergence":

@@ -1,4 +1,4 @@
-"""AMP206-208, 406, 409, 603 and 607 on traces built by hand: what they find, where, and what they leave alone."""
+"""AMP206-208, 406, 409, 603, 605 and 607 on traces built by hand: what they find, where, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ampcheck.events import Clip, Forward
+from ampcheck.events import Clip, Forward, Recompute, Site
 from ampcheck.registry import built_in
 from ampcheck.rule import Violation
 from ampcheck.trace import Role, Trace
@@ -29,7 +29,7 @@ from tests.tracing import (
     zero,
 )
 
-CODES = {"AMP206", "AMP207", "AMP208", "AMP406", "AMP409", "AMP603", "AMP607"}
+CODES = {"AMP206", "AMP207", "AMP208", "AMP406", "AMP409", "AMP603", "AMP605", "AMP607"}
 RULES = tuple(rule for rule in built_in() if rule.code in CODES)
 
 
@@ -209,3 +209,10 @@ def test_607_possible_where_something_is_open():
     wrapped = trace(loop([in_float16(), raw, zero()]), roles=unknown)
     for subject in (by_option, by_hand, on_device, wrapped):
         assert found(subject) == at("AMP607", raw, False)
+
+
+@pytest.mark.parametrize(("dtype", "certain"), [("bfloat16", True), ("", False)])
+def test_605_certain_under_an_autocast_that_can_be_seen(dtype, certain):
+    place = Site("train.py", 1, 1, 1, 9)
+    again = Item(Recompute(site=place, function="Checkpoint", autocast=dtype))
+    assert found(trace([autocast(dtype), again])) == [("AMP605", place, certain)]
