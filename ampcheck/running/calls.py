@@ -74,8 +74,9 @@ def _apply(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.
     again = bare_recompute(cls.node)
     if again is not None and not machine.no_grad:
         dtype, option = in_force(machine)
-        seen = "" if option or dtype == "?" else dtype
-        machine.emit(ev.Recompute(site=again.site, function=cls.node.name, autocast=seen))
+        if dtype:
+            seen = "" if option or dtype == "?" else dtype
+            machine.emit(ev.Recompute(site=again.site, function=cls.node.name, autocast=seen))
     return call_unseen(machine, f"{cls.node.name}.apply", given, node, v.Unknown(cls.node.name))
 
 

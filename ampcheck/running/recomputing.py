@@ -21,7 +21,7 @@ CONTEXT = frozenset({"save_for_backward", "mark_dirty", "mark_non_differentiable
 
 
 def bare_recompute(cls: p.ClassDef) -> p.Call | None:
-    """The call by which a Function's backward recomputes outside autocast; None where it does not, or may restore it."""
+    """The call by which a Function's backward recomputes outside autocast; None where it does not, or not for sure."""
     for method in cls.body:
         if not isinstance(method, p.FunctionDef) or method.name != "backward" or not method.parameters:
             continue
