@@ -26,8 +26,8 @@ class Observed:
     By optimizer: `steps` that really happened,
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
     since the previous step.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
-    and at the end.  `dtype` is that of each recompute.  `clip_norm` and `read_norm` come with their micro-batch.  `syncs` counts all-reduces by owner;
-    `divergence` is the largest difference between ranks at a step.
+    and at the end.  `dtype` is that of each recompute.  `clip_norm` and `read_norm` come with their micro-batch.
+    `syncs` counts all-reduces by owner; `divergence` is the largest difference between ranks at a step.
     """
 
     exception: str = ""
