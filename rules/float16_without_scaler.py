@@ -44,9 +44,9 @@ class Float16WithoutScaler(Rule):
     ```
 
     ## Known problems
-    bfloat16 needs no scale, and is not reported. Where an option that is not decided here turns autocast on, where the
-    optimizer may be a wrapper that scales by itself, or where gradients are multiplied by hand, the finding is
-    *possible* only.
+    bfloat16 needs no scale, and is not reported. Where an option that is not decided here turns autocast on, where an
+    option turns a scaler off that is there, where the optimizer may be a wrapper that scales by itself, or where
+    gradients are multiplied by hand, the finding is *possible* only.
 
     ## References
     - https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling
@@ -100,11 +100,13 @@ def _is_certain(
     last = previous_step(trace, record.index, optimizer)
     between = trace.records[last.index + 1 if last else 0 : record.index]
     by_hand = any(isinstance(r.event, Edit) and optimizer in r.event.owners for r in between)
+    switched_off = bool(trace.roles_of("scaler")) and any(not choice.varying for choice in trace.choices)
     of_device = any(_DEVICE.search(choice.text) for choice in trace.choices)
     return (
         not any(f.option for f in passes)
         and not by_hand
         and not of_device
+        and not switched_off
         and trace.complete
         and are_known(trace, optimizer)
         and trace.roles[optimizer].detail.startswith("torch.")

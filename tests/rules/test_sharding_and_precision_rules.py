@@ -207,7 +207,11 @@ def test_607_possible_where_something_is_open():
     )
     unknown = [replace(OPTIMIZER[0], detail="Adan")]
     wrapped = trace(loop([in_float16(), raw, zero()]), roles=unknown)
-    for subject in (by_option, by_hand, on_device, wrapped):
+    off = [*OPTIMIZER, Role("scaler", "scaler", "scaler", detail="GradScaler")]
+    switched_off = trace(
+        loop([in_float16(), raw, zero()]), roles=off, choices=[choice("args.disable_scaler")]
+    )
+    for subject in (by_option, by_hand, on_device, wrapped, switched_off):
         assert found(subject) == at("AMP607", raw, False)
 
 
