@@ -12,6 +12,7 @@ from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
 from ampcheck.importers import SKIPPED, Importers
+from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
 from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
@@ -94,13 +95,15 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    module, exploration = _analyse(path, data, Project())
-    return (*_declarations(module), *exploration.traces)
+    declared, exploration = _analyse(path, data, Project())
+    return (*declared, *exploration.traces)
 
 
-def _analyse(path: str, data: bytes, project: Project) -> tuple[p.Module, Exploration]:
-    program = project.program(decode(path, data))
-    return program.main, explore(program)
+def _analyse(path: str, data: bytes, project: Project) -> tuple[list[Trace], Exploration]:
+    """What holds without running anything, and the runs."""
+    source = decode(path, data)
+    program = project.program(source)
+    return [*_declarations(program.main), *internals_of(source)], explore(program)
 
 
 class _Session:
@@ -143,8 +146,8 @@ class _Session:
     def _findings(self, path: str, data: bytes) -> tuple[list[Finding], Exploration]:
         key = os.path.normpath(path)
         if key not in self._found:
-            module, exploration = _analyse(path, data, self.project)
-            traces = [*_declarations(module), *exploration.traces, *exploration.repeats]
+            declared, exploration = _analyse(path, data, self.project)
+            traces = [*declared, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration
         return self._found[key]
 

@@ -23,17 +23,20 @@ __all__ = [
     "Clip",
     "Convert",
     "Deprecated",
+    "Differentiate",
     "Edit",
     "EngineCall",
     "Escape",
     "Event",
     "Forward",
+    "Internal",
     "Jump",
     "Loss",
     "Read",
     "ReadScale",
     "Recompute",
     "Reduce",
+    "ResultTest",
     "ScheduleStep",
     "Site",
     "SkipTest",
@@ -204,23 +207,42 @@ class Edit(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Event):
-    """A norm, mean or element of gradients is taken (a test for finiteness is not a read).
+    """A norm, mean or element of gradients is taken.
 
+    `use` says what for: it is "shown" (logged), "tested" (a branch depends on it), "kept" for code that is not to be
+    seen, or the coefficient of a "clip"; empty where it is only tested for finiteness, or never looked at.
     `exhausted` and `assumed` are those of a clip: what is read is nothing.
     """
 
     owners: tuple[str, ...]
+    use: Literal["", "shown", "tested", "kept", "clip"] = "shown"
     exhausted: Site | None = None
     assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Event):
-    """An optimizer updates its parameters, through a scaler (``scaler.step(optimizer)``) or raw."""
+    """An optimizer updates its parameters, through a scaler (``scaler.step(optimizer)``) or raw.
+
+    `closure`: it is given one, or something that may be one.  `passed` says how, where it certainly is one.
+    """
 
     optimizer: str
     scaler: str | None = None
     closure: bool = False
+    passed: Literal["", "keyword", "positional"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTest(Event):
+    """What ``scaler.step(optimizer)`` returned decides something.
+
+    `asks` is "outcome" in a correct loop only: whether the step was really done, however it finds out.
+    """
+
+    scaler: str
+    optimizer: str
+    asks: Literal["result", "outcome"] = "result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +251,19 @@ class Update(Event):
 
     scaler: str
     explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differentiate(Event):
+    """``torch.autograd.grad`` of a scaled loss, whose result carries the scale until somebody divides by it.
+
+    `use` says what became of it with the scale still in: it is part of a loss ("penalty"), or subtracted from
+    parameters ("step"); empty where it was divided first, or where that cannot be told.
+    """
+
+    loss: Loss
+    owners: tuple[str, ...] = ()
+    use: Literal["", "penalty", "step"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +384,15 @@ class EngineCall(Event):
     library: str
     call: str
     roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Internal(Event):
+    """A private attribute of a loss scaler is read, or `written`."""
+
+    scaler: str
+    name: str
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,6 +157,9 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
             return Effect(replace(_forget(state, scaler), primed=state.primed - {scaler}))
         case ev.ZeroGrad(owners=owners, to_none=to_none):
             return Effect(state._with_buffers({o: _zeroed(state.buffer(o), to_none) for o in owners}))
+        case ev.Differentiate(loss=loss):
+            scalers = {s for unit in loss.parts for s, _ in unit.scale}
+            return Effect(replace(state, primed=state.primed | scalers))
         case ev.Clip(owners=owners):
             return Effect(_mark(state, owners, "clipped"))
         case ev.Edit(effect="multiply", owners=owners, factor=factor):

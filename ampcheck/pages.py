@@ -39,6 +39,8 @@ OBSERVED = {
     "gradient": "the gradient at the optimizer's step",
     "clip-norm": "the norm handed to the clip",
     "read-norm": "the norm that is inspected",
+    "derivative": "the norm of what `autograd.grad` gives, where it is used",
+    "skip-test": "what the code takes for the outcome of a step",
     "decay": "the updates of the moving average per step",
     "windows": "the micro-batches per step",
     "parameters": "the final parameters",

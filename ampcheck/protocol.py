@@ -134,7 +134,7 @@ def correct(
             if isinstance(record.event, ev.Step) and record.event.optimizer in dirty:
                 yield Act(ev.ZeroGrad(owners=(record.event.optimizer,), site=record.event.site), record.micro)
                 dirty.discard(record.event.optimizer)
-            yield Act(record.event, record.micro, record.guards)
+            yield Act(_as_meant(record.event), record.micro, record.guards)
         if not isinstance(record.event, ev.Backward):
             continue
         taking = takers.get(record.index, [])
@@ -148,6 +148,16 @@ def correct(
             group = groups[record.index]
             yield from _close(group, practice)
             dirty -= {*group.optimizers, *practice.free}
+
+
+def _as_meant(event: ev.Event) -> ev.Event:
+    """An event that stays in its place, as a correct loop would have it."""
+    if isinstance(event, ev.ResultTest):
+        return replace(event, asks="outcome")
+    if isinstance(event, ev.Differentiate):
+        parts = tuple(replace(unit, scale=()) for unit in event.loss.parts)
+        return replace(event, loss=replace(event.loss, parts=parts))
+    return event
 
 
 def _groups(

@@ -44,6 +44,8 @@ Observable = Literal[
     "gradient",  # gradient at the optimizer's step (step pre-hook): ratio and cosine
     "clip-norm",  # norm handed to the clip
     "read-norm",  # norm inspected
+    "derivative",  # norm of what autograd.grad gave, where it is used
+    "skip-test",  # what the code's own test says of each step: done or skipped
     "decay",  # updates of a moving average per optimizer step
     "windows",  # micro-batches per optimizer step
     "dtype",  # that of a recompute

@@ -65,6 +65,7 @@ class Role:
     "fsdp", "fsdp1", "fsdp1?", "fsdp1 NO_SHARD", "fsdp2": see `events.Build`).
     `models`: whose parameters an optimizer holds, empty when unknown.  `partial`: it holds only some of them.
     `engine`: the library's engine that owns it ("deepspeed-zero1"), "" for nobody's.
+    `given`: the caller handed it in.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Role:
     partial: bool = False
     site: Site | None = None
     engine: str = ""
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class Window:
 class Trace:
     """One run: its root (function or module), the choices made, the roles and the records in order.
 
-    `complete` is false when the root only holds the tail of a step (its caller does the rest).
+    `complete` is false when the root only holds the tail of a step (its caller does the rest); `repeated` when the
+    root is taken to be called for each micro-batch, although no caller can be seen.
     """
 
     root: str
@@ -106,6 +109,7 @@ class Trace:
     choices: tuple[Guard, ...] = ()
     window: Window | None = None
     complete: bool = True
+    repeated: bool = False
 
     @property
     def condition(self) -> str:

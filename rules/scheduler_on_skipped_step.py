@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck.boundaries import is_within, optimizers, per_micro_schedule
-from ampcheck.events import ScheduleStep, Step
+from ampcheck.events import ResultTest, ScheduleStep, Step
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import asks_for_skip
 from ampcheck.trace import Guard, Record, Trace
@@ -71,6 +71,9 @@ class SchedulerOnSkippedStep(Rule):
             for optimizer in owners:
                 step = _step_of(trace, record, optimizer)
                 if step is None or per_micro_schedule(trace, schedule.scheduler, optimizer):
+                    continue
+                # Whoever asks the step itself means to guard the schedule: that the answer is None is the mistake.
+                if any(isinstance(r.event, ResultTest) for r in trace.between(step.index, record.index)):
                     continue
                 yield Violation(
                     record.index,

@@ -42,11 +42,13 @@ __all__ = [
     "clip",
     "convert",
     "deprecated",
+    "differentiate",
     "edit",
     "escape",
     "finding",
     "finite",
     "forward",
+    "internal",
     "jump",
     "loop",
     "part",
@@ -54,6 +56,7 @@ __all__ = [
     "read",
     "read_scale",
     "reduce",
+    "result_test",
     "scale_test",
     "schedule",
     "step",
@@ -189,9 +192,30 @@ def read(*owners: str) -> Item:
     return Item(ev.Read(owners=owners or ("optimizer",), site=_site()))
 
 
-def step(optimizer: str = "optimizer", scaler: str | None = "scaler", closure: bool = False) -> Item:
-    """``scaler.step(optimizer)``."""
-    return Item(ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, site=_site()))
+def step(
+    optimizer: str = "optimizer",
+    scaler: str | None = "scaler",
+    closure: bool = False,
+    passed: Literal["", "keyword", "positional"] = "",
+) -> Item:
+    """``scaler.step(optimizer)``; `passed`: how it is given a closure."""
+    event = ev.Step(
+        optimizer=optimizer, scaler=scaler, closure=closure or bool(passed), passed=passed, site=_site()
+    )
+    return Item(event)
+
+
+def differentiate(
+    *owners: str, scaler: str = "scaler", use: Literal["", "penalty", "step"] = "penalty"
+) -> Item:
+    """``torch.autograd.grad(scaler.scale(loss), ...)``, and what becomes of it undivided."""
+    loss = ev.Loss((part(scaler),))
+    return Item(ev.Differentiate(loss=loss, owners=owners or ("optimizer",), use=use, site=_site()))
+
+
+def result_test(optimizer: str = "optimizer", scaler: str = "scaler") -> Item:
+    """``if scaler.step(optimizer):``, where the step is an item of its own."""
+    return Item(ev.ResultTest(optimizer=optimizer, scaler=scaler, site=_site()))
 
 
 def raw_step(optimizer: str = "optimizer", closure: bool = False) -> Item:
@@ -261,6 +285,11 @@ def build(
 def deprecated(name: str = "torch.cuda.amp.GradScaler", instead: str = "torch.amp.GradScaler") -> Item:
     """A deprecated name is used."""
     return Item(ev.Deprecated(name=name, instead=instead, site=_site()))
+
+
+def internal(name: str = "_scale", scaler: str = "scaler", written: bool = False) -> Item:
+    """``scaler._scale``."""
+    return Item(ev.Internal(scaler=scaler, name=name, written=written, site=_site()))
 
 
 def escape(*roles: str, into: str = "unseen") -> Item:

@@ -115,6 +115,9 @@ CLIPS: dict[str, Literal["norm", "value"]] = {
     "clip_grad_norm": "norm",
     "clip_grads_with_norm_": "norm",
     "clip_grad_value_": "value",
+    # timm.utils: the mode decides ("norm" unless told otherwise; "agc" bounds by the norm of the weights)
+    "dispatch_clip_grad": "norm",
+    "adaptive_clip_grad": "norm",
 }
 
 AUTOCASTS = frozenset({"autocast"})

@@ -23,6 +23,8 @@ EVENT_NAMES = frozenset(
         "clip_grad_value_",
         "clip_grad_norm",
         "clip_grads_with_norm_",
+        "dispatch_clip_grad",
+        "adaptive_clip_grad",
         "get_total_norm",
         "grad",
         "no_sync",

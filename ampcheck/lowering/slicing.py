@@ -54,7 +54,8 @@ class _Slice:
         self.names = set(EVENT_NAMES) | {plain(name) for name in wanted}
         self.holders: set[str] = set(holders)
         self._holds = True
-        self._gradients = {"grad", "main_grad"}
+        # A function of another module that touches gradients and is called a norm gives one out.
+        self.gradients = {"grad", "main_grad"} | {name for name in holders if "norm" in name}
         self._parameters = {
             f.name: {plain(q.name) for q in f.parameters}
             for f in p.walk(*body)
@@ -63,8 +64,8 @@ class _Slice:
         self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
         self._yielding: set[p.Stmt] = set()
         size = -1
-        while len(self.names) + len(self.holders) != size:
-            size = len(self.names) + len(self.holders)
+        while len(self.names) + len(self.holders) + len(self.gradients) != size:
+            size = len(self.names) + len(self.holders) + len(self.gradients)
             self._block(body)
 
     def _block(self, body: tuple[p.Stmt, ...]) -> bool:
@@ -79,6 +80,8 @@ class _Slice:
                 outer, self._holds = self._holds, known or isinstance(statement, p.ClassDef)
                 matters = self._block(statement.body)
                 self._holds = outer
+                if isinstance(statement, p.FunctionDef) and self._returns_gradients(statement):
+                    self.gradients.add(name)
                 if matters:
                     self.holders |= {name, plain(name)}
                 if matters or {name, plain(name)} & self.names:
@@ -94,7 +97,8 @@ class _Slice:
         if isinstance(statement, p.ExprStmt) and statement in self._yielding:
             matters = self._holds
         elif isinstance(statement, p.ExprStmt):
-            matters = not _only_reports(statement.value, self.holders) and bool(used & self.names)
+            reports = _only_reports(statement.value, self.holders, self.gradients)
+            matters = not reports and bool(used & self.names)
         elif isinstance(statement, JUMPS):
             # A jump decides whether events happen only where there are any.
             matters = matters or self._holds
@@ -106,16 +110,21 @@ class _Slice:
 
     def _follow_gradients(self, statement: p.Stmt, bound: set[str], used: set[str]) -> None:
         """What is bound to gradients matters, and so do the parameters of functions that are given them."""
-        if not used & self._gradients:
+        if not (used & self.gradients or _measures(statement, used)):
             return
         more = set(bound)
         for node in p.walk(statement) if not isinstance(statement, NESTING) else ():
             if isinstance(node, p.Call) and any(
-                _mentioned([a.value]) & self._gradients for a in node.arguments
+                _mentioned([a.value]) & self.gradients for a in node.arguments
             ):
                 more |= self._parameters.get(_called(node), set())
-        self._gradients |= more
+        self.gradients |= more
         self.names |= more
+
+    def _returns_gradients(self, function: p.FunctionDef) -> bool:
+        """Whether a function gives out something that it took from gradients: their norm, most of the time."""
+        returns = [s for s in p.walk(*function.body) if isinstance(s, p.Return)]
+        return any(s.value is not None and _mentioned([s.value]) & self.gradients for s in returns)
 
     def _fact(self, statement: p.Stmt) -> tuple[set[str], set[str]]:
         """The names a statement binds, and those its own expressions mention."""
@@ -133,6 +142,14 @@ class _Slice:
                 self._yielding.add(statement)
         self._facts[statement] = bound, _mentioned(heads)
         return self._facts[statement]
+
+
+def _measures(statement: p.Stmt, used: set[str]) -> bool:
+    """Whether a statement takes the gradients' norm with a clip that bounds nothing."""
+    if not used & {"clip_grad_norm_", "get_total_norm"} or isinstance(statement, NESTING):
+        return False
+    infinite = (n.value in ("inf", "infinity") for n in p.walk(statement) if isinstance(n, p.Constant))
+    return "get_total_norm" in used or "inf" in used or any(infinite)
 
 
 def _targets(statement: p.Stmt) -> tuple[p.Expr, ...]:
@@ -183,34 +200,33 @@ def slice_module(
     `holders` are imported functions that hold events; `wanted` are names that other modules ask for.
     """
     found = _Slice(module.body, holders, wanted)
-    return replace(module, body=_kept(module.body, found.names, found.holders))
+    return replace(module, body=_kept(module.body, found))
 
 
-def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple[p.Stmt, ...]:
+def _kept(body: tuple[p.Stmt, ...], found: _Slice) -> tuple[p.Stmt, ...]:
+    names, holders = found.names, found.holders
     kept: list[p.Stmt] = []
     for statement in body:
         match statement:
             case p.FunctionDef() | p.ClassDef():
-                kept.append(replace(statement, body=_kept(statement.body, names, holders)))
+                kept.append(replace(statement, body=_kept(statement.body, found)))
             case p.If():
-                inner, orelse = _kept(statement.body, names, holders), _kept(statement.orelse, names, holders)
+                inner, orelse = _kept(statement.body, found), _kept(statement.orelse, found)
                 if inner or orelse:
                     kept.append(replace(statement, body=inner, orelse=orelse))
                 elif _has_events(statement.test):
                     kept.append(p.ExprStmt(statement.site, statement.test))
             case p.For() | p.While():
-                inner, orelse = _kept(statement.body, names, holders), _kept(statement.orelse, names, holders)
+                inner, orelse = _kept(statement.body, found), _kept(statement.orelse, found)
                 if inner or orelse:
                     kept.append(replace(statement, body=inner, orelse=orelse))
             case p.With():
-                inner = _kept(statement.body, names, holders)
+                inner = _kept(statement.body, found)
                 if inner or any(_has_events(context) for context, _ in statement.items):
                     kept.append(replace(statement, body=inner))
             case p.Try():
-                blocks = [
-                    _kept(b, names, holders) for b in (statement.body, statement.orelse, statement.final)
-                ]
-                handlers = tuple(_kept(h, names, holders) for h in statement.handlers)
+                blocks = [_kept(b, found) for b in (statement.body, statement.orelse, statement.final)]
+                handlers = tuple(_kept(h, found) for h in statement.handlers)
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))
             case p.Assign(targets=targets):
@@ -221,7 +237,7 @@ def _kept(body: tuple[p.Stmt, ...], names: set[str], holders: set[str]) -> tuple
                 if _bound(target) & names or _has_events(statement) or _mentioned([statement]) & holders:
                     kept.append(statement)
             case p.ExprStmt(value=value):
-                if isinstance(value, p.Constant) or _only_reports(value, holders):
+                if isinstance(value, p.Constant) or _only_reports(value, holders, found.gradients):
                     continue
                 if _mentioned([value]) & names or _yields(statement):
                     kept.append(statement)
@@ -242,8 +258,8 @@ def _called(node: p.Call) -> str:
             return ""
 
 
-def _only_reports(value: p.Expr, holders: set[str]) -> bool:
-    """Whether an expression only prints or logs, with no event in it and no call of a function that holds one."""
+def _only_reports(value: p.Expr, holders: set[str], gradients: set[str]) -> bool:
+    """Whether an expression only prints or logs, with no event or gradient in it and no call of a function with one."""
     root: p.Expr = value.func if isinstance(value, p.Call) else value
     while isinstance(root, p.Attribute):
         root = root.value
@@ -251,7 +267,7 @@ def _only_reports(value: p.Expr, holders: set[str]) -> bool:
         return False
     if any(isinstance(n, p.Call) and _called(n) in holders for n in p.walk(value)):
         return False
-    return not _has_events(value)
+    return not (_has_events(value) or _mentioned([value]) & gradients)
 
 
 def _has_events(node: p.Node) -> bool:

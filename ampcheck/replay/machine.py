@@ -77,6 +77,8 @@ class Machine(Stage):
         self.tests: dict[str, bool] = {}
         self.fired: dict[str, bool] = {}
         self.since_step: dict[str, set[int]] = {}
+        self.latest: dict[str, Op] = {}
+        self.results: dict[str, str] = {}
         self.before_unscale: dict[str, Vector] = {}
         self.losses_finite = True
         self.norms_finite: bool | None = None
@@ -188,7 +190,16 @@ class Machine(Stage):
             if op["reaches"]:
                 total.backward()  # type: ignore[no-untyped-call]
         for owner in op["reaches"]:
+            self.latest[owner] = op
             self.before_unscale[owner] = self.gradient(owner)
+
+    def _do_differentiate(self, op: Op) -> None:
+        """``autograd.grad`` of the loss as the loop has it, used as it comes."""
+        owner = op["owner"]
+        losses = self.models[owner](self._gradients(op, owner), self.scenario.curved)
+        parts = [self.in_unit(loss, unit) for loss, unit in zip(losses, op["parts"], strict=True)]
+        found = torch.autograd.grad(torch.stack(parts).sum(), list(self.models[owner].parameters()))
+        self.seen.derivative.append((op["micro"], float(torch.cat([g.flatten() for g in found]).norm())))
 
     def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:
         rows = rows.to(next(self.models[owner].parameters()).dtype)
@@ -241,15 +252,35 @@ class Machine(Stage):
     def _do_step(self, op: Op) -> None:
         name = op["optimizer"]
         self.fired[name] = False
-        arguments: dict[str, Any] = {"closure": lambda: None} if op["closure"] else {}
+        again = self._again(name)
+        arguments: dict[str, Any] = {"closure": again} if op["closure"] == "keyword" else {}
+        positional = [again] if op["closure"] == "positional" else []
         with self._asked():
             if op["scaler"]:
-                self.scalers[op["scaler"]].step(self.optimizers[name], **arguments)
+                result = self.scalers[op["scaler"]].step(self.optimizers[name], *positional, **arguments)
             else:
-                self.optimizers[name].step(**arguments)
+                result = self.optimizers[name].step(*positional, **arguments)
+            self.results[name] = str(result)
         trained = self.since_step.pop(name, set())
         if self.fired[name]:
             self.seen.windows[name].append(len(trained))
+
+    def _again(self, name: str) -> Callable[[], float]:
+        """A closure that clears an optimizer's gradients and computes them anew."""
+
+        def closure() -> float:
+            self.models[name].zero_grad()
+            if name in self.latest:
+                self._do_backward(self.latest[name])
+            return 0.0
+
+        return closure
+
+    def _do_test_result(self, op: Op) -> None:
+        name = op["optimizer"]
+        outcome = "done" if self.fired.get(name) else "skipped"
+        said = outcome if op["asks"] == "outcome" else self.results.get(name, "")
+        self.seen.skip_test.setdefault(name, []).append((outcome, said))
 
     def _do_update(self, op: Op) -> None:
         scaler = self.scalers[op["scaler"]]

@@ -25,9 +25,11 @@ class Observed:
     `exception` is torch's message, `exception_at` its micro-batch; `stopped` says that the run ended there.
     By optimizer: `steps` that really happened,
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
-    since the previous step.  `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
-    and at the end.  `dtype` is that of each recompute.  `clip_norm` and `read_norm` come with their micro-batch.
-    `syncs` counts all-reduces by owner; `divergence` is the largest difference between ranks at a step.
+    since the previous step, `skip_test` what a test of its outcome found: what was so, and what the code took for it.
+    `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
+    and at the end.  `dtype` is that of each recompute.  `clip_norm`, `read_norm` and the norm of a
+    `derivative` come with their micro-batch.  `syncs` counts all-reduces by owner;
+    `divergence` is the largest difference between ranks at a step.
     """
 
     exception: str = ""
@@ -45,6 +47,8 @@ class Observed:
     clip_norm: list[tuple[int, float]] = field(default_factory=list)
     read_norm: list[tuple[int, float]] = field(default_factory=list)
     dtype: list[str] = field(default_factory=list)
+    derivative: list[tuple[int, float]] = field(default_factory=list)
+    skip_test: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     decay: dict[str, int] = field(default_factory=dict)
     windows: dict[str, list[int]] = field(default_factory=dict)
     parameters: dict[str, Vector] = field(default_factory=dict)
@@ -90,6 +94,8 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),
         "dtype": user.dtype != reference.dtype and not stopped,
+        "derivative": _readings(user.derivative, reference.derivative, stopped),
+        "skip-test": any(_is_blind(tests) for tests in user.skip_test.values()),
         "decay": user.decay != reference.decay and not stopped,
         "windows": _series(user.windows, reference.windows, stopped),
         "parameters": not stopped and _parameters(user.parameters, reference.parameters),
@@ -136,6 +142,12 @@ def _readings(user: list[tuple[int, float]], reference: list[tuple[int, float]],
         if micro in expected
         for a, b in zip(found[micro], expected[micro], strict=False)
     )
+
+
+def _is_blind(tests: Sequence[tuple[str, str]]) -> bool:
+    """Whether steps that were done and steps that were skipped look the same to a test."""
+    outcomes = {outcome: {said for one, said in tests if one == outcome} for outcome, _ in tests}
+    return len(outcomes) > 1 and bool(set.intersection(*outcomes.values()))
 
 
 def _parameters(user: Mapping[str, Vector], reference: Mapping[str, Vector]) -> bool:

@@ -184,6 +184,8 @@ def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) 
         match record.event:
             case ev.Update(explicit=True) | ev.Recompute():
                 yield record.index
+            case ev.ResultTest() | ev.Differentiate():
+                yield record.index
             case ev.Build(kind="scaler" | "optimizer") if record.iteration in restarts:
                 yield record.index
             case ev.Step(optimizer=optimizer, scaler=None):

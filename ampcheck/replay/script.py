@@ -43,6 +43,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 | ev.Edit(owners=named)
                 | ev.Read(owners=named)
                 | ev.ZeroGrad(owners=named)
+                | ev.Differentiate(owners=named)
             ):
                 owners.update(dict.fromkeys(named))
             case ev.ScheduleStep(scheduler=role) as event if _is_executable(trace, event):
@@ -192,8 +193,14 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
         case ev.Read(owners=owners, exhausted=exhausted):
             return {"do": "read", "owners": list(owners), "empty": exhausted is not None}
-        case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure):
-            return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": closure}
+        case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, passed=passed):
+            how = passed or ("keyword" if closure else "")
+            return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": how}
+        case ev.Differentiate(loss=loss, owners=owners, use=use) if use and owners:
+            parts = [_unit(unit) for unit in loss.parts]
+            return {"do": "differentiate", "owner": owners[0], "nth": 0, "parts": parts}
+        case ev.ResultTest(optimizer=optimizer, asks=asks):
+            return {"do": "test-result", "optimizer": optimizer, "asks": asks}
         case ev.Update(scaler=scaler, explicit=explicit):
             return {"do": "update", "scaler": scaler, "explicit": explicit}
         case ev.ZeroGrad(owners=owners, to_none=to_none):

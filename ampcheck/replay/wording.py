@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ampcheck.replay.factors import Known, bound_name, factor_name, number
 from ampcheck.replay.observe import Observed, norm, same
@@ -83,6 +83,10 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _norm("norm handed to the clip", observable, user.clip_norm, reference.clip_norm, known)
         case "read-norm":
             return _norm("norm read", observable, user.read_norm, reference.read_norm, known)
+        case "derivative":
+            return _derivative(user, reference, known)
+        case "skip-test":
+            return _skip_test(user)
         case "gradient":
             return _gradient(user, reference, known)
         case _:
@@ -124,6 +128,16 @@ def _scale(user: Observed, reference: Observed) -> Wording:
     return Wording(text, {"scale": now, "scale expected": should})
 
 
+def _skip_test(user: Observed) -> Wording:
+    tests = [test for one in user.skip_test.values() for test in one]
+    said = {outcome: {s for one, s in tests if one == outcome} for outcome in ("done", "skipped")}
+    shared = ", ".join(sorted(said["done"] & said["skipped"]))
+    counts = {outcome: sum(one == outcome for one, _ in tests) for outcome in said}
+    skipped, done = counts["skipped"], counts["done"]
+    text = f"the step returns {shared} where it was skipped ({skipped}) and where it was done ({done})"
+    return Wording(text, {"skip-test": shared, "skipped": skipped, "done": done})
+
+
 def _plain(
     what: str, observable: str, user: Mapping[str, Sequence[float]], reference: Mapping[str, Sequence[float]]
 ) -> Wording:
@@ -150,6 +164,18 @@ def _norm(
             text += f" (× {factor})" if factor else ""
             return Wording(text, {observable: found, f"{observable} expected": expected[micro]}, factor)
     return Wording(f"{what} differs", {})
+
+
+def _derivative(user: Observed, reference: Observed, known: Known) -> Wording:
+    """The norm of a derivative, and what a penalty on it would be."""
+    wording = _norm("norm of the derivatives", "derivative", user.derivative, reference.derivative, known)
+    found, should = (wording.figures.get(key) for key in ("derivative", "derivative expected"))
+    if not (isinstance(found, float) and isinstance(should, float)):
+        return wording
+    penalty, expected = (found - 1) ** 2, (should - 1) ** 2
+    figures = {**wording.figures, "penalty": penalty, "penalty expected": expected}
+    text = f"{wording.text}: a penalty (‖g‖ − 1)² is {number(penalty)}, expected {number(expected)}"
+    return replace(wording, text=text, figures=figures)
 
 
 def _parameters(user: Observed, reference: Observed) -> Wording:

@@ -57,6 +57,12 @@ def carries(trace: Trace, record: Record) -> str:
             return f"builds the {kind} {role}"
         case ev.Deprecated(instead=instead):
             return f"now {instead}"
+        case ev.Differentiate(loss=loss):
+            return f"derivatives × {loss.parts[0]}"
+        case ev.ResultTest():
+            return "tests what the step returned: always None"
+        case ev.Internal(written=written):
+            return "writes what torch may rename" if written else "reads what torch may rename"
         case ev.Escape(into=into):
             return f"handed to {into}, which is not visible"
         case _:

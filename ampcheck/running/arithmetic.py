@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ampcheck.events import PLAIN, Unit
+from ampcheck.running import derivatives, norms
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
@@ -77,11 +78,10 @@ def binary(machine: Machine, op: str, left: v.Value, right: v.Value, text: str) 
     for one, other in ((left, right), (right, left)):
         if isinstance(one, v.Gradient):
             return _gradient(machine, op, one, other, other is left)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, v.GradientNorm):
-            # ``norm + 1e-6`` is still that norm, ``total + norm`` is not.
-            is_epsilon = isinstance(other, v.Number) and 0 < other.value < 1
-            return v.GradientNorm(None) if op == "+" and not is_epsilon else one
+    if isinstance(left, v.Derivative) or isinstance(right, v.Derivative):
+        return derivatives.combined(machine, op, left, right, text)
+    if isinstance(left, v.GradientNorm) or isinstance(right, v.GradientNorm):
+        return norms.combined(op, left, right)
     if op == "%" and isinstance(left, (v.Number, v.Unknown)):
         modulus = _modulus(machine, left, right, text)
         if modulus is not None:
@@ -227,12 +227,17 @@ def _weigh(machine: Machine, flow: v.Flow | None, factor: v.Value, op: str) -> v
     # Weights of single examples, known as such once their mean is taken: they do not divide by anything.
     mark = WEIGHT if op == "*" and other is None and "/" not in text_of(factor) else ""
     named = flow.times(Unit(other=frozenset({f"{mark}{text_of(factor)}"})))
-    return named if other is None else v.Flow(named.parts, named.plus(other).forwards, named.reduction)
+    return (
+        named if other is None else replace(named.plus(other), parts=named.parts, reduction=named.reduction)
+    )
 
 
 def _gradient(machine: Machine, op: str, gradient: v.Gradient, other: v.Value, reflected: bool) -> v.Value:
     if op in ("*", "/") and not (reflected and op == "/"):
         if isinstance(other, v.GradientNorm):
+            norms.use(machine, other, "clip")
+            if other.unscaled:  # the coefficient of a clip in the gradients' own unit
+                return v.Gradient(gradient.parameters, gradient.effect or "multiply", gradient.factor)
             local = other.parameters is not None and other.parameters.each
             return v.Gradient(gradient.parameters, "clip", local=local)
         factor = PLAIN

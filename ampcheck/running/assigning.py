@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
-from ampcheck.running import emitting
+from ampcheck.running import emitting, norms
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce
 from ampcheck.running.attributes import store_attribute
-from ampcheck.running.describing import text_of
+from ampcheck.running.describing import asks_for_finiteness, text_of
 from ampcheck.running.looping import bind_target
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_window
@@ -100,7 +100,9 @@ def assign(machine: Machine, target: p.Expr, value: v.Value) -> None:
             _assign_attribute(machine, machine.evaluate(owner), name, value, target)
         case p.Subscript(value=owner, index=index):
             container, key = machine.evaluate(owner), coerce(machine, machine.evaluate(index))
-            if isinstance(container, v.DictValue):
+            if isinstance(container, v.Gradient):
+                _mask(machine, container, key, value, target)
+            elif isinstance(container, v.DictValue):
                 literal = key.value if isinstance(key, (v.Const, v.Number)) else text_of(key)
                 machine.store(container.items, literal, value)
             elif isinstance(container, v.Seq) and isinstance(key, v.Number) and isinstance(key.value, int):
@@ -108,6 +110,7 @@ def assign(machine: Machine, target: p.Expr, value: v.Value) -> None:
                     machine.touch()
                     container.items[key.value] = value
             elif isinstance(container, v.Unknown):
+                norms.use(machine, value, "kept")
                 machine.store(container.attributes, f"[{text_of(key)}]", value)
 
 
@@ -130,7 +133,16 @@ def _assign_attribute(machine: Machine, owner: v.Value, name: str, value: v.Valu
         case v.Unknown() if name == "require_backward_grad_sync":
             truth(machine, value, node.site, text_of(value))
         case _:
+            norms.use(machine, value, "kept")
             store_attribute(machine, owner, name, value)
+
+
+def _mask(machine: Machine, gradient: v.Gradient, where: v.Value, value: v.Value, node: p.Expr) -> None:
+    """``p.grad[mask] = 0``: hides what is not finite where the mask asks for that, else it is a mask like any other."""
+    if asks_for_finiteness(where):
+        emitting.edit(machine, replace(gradient, effect="hide"), node)
+    elif isinstance(value, v.Number) and value.value == 0:
+        emitting.edit(machine, replace(gradient, effect="multiply"), node)
 
 
 def _set_gradient(machine: Machine, parameters: v.Parameters, value: v.Value, node: p.Expr) -> None:

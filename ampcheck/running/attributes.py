@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from ampcheck import program as p
@@ -44,7 +45,9 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
             return v.Gradient(value)
         case v.Parameters() if name in ("data", "requires_grad", "main_grad"):
             return value if name == "data" else v.Gradient(value) if name == "main_grad" else v.TRUE
-        case v.Gradient() if name in ("data", "T"):
+        case v.Model(id=parameter) if name in ("grad", "main_grad"):  # ``model.head.weight.grad``
+            return v.Gradient(v.Parameters((parameter,), text=parameter))
+        case v.Gradient() | v.Derivative() if name in ("data", "T"):
             return value
         case v.Model(bypassed=False, wrapper=wrapper) if name == "module" and wrapper:
             return v.Model(value.id, wrapper, True, value.instance)
@@ -101,7 +104,7 @@ def _of_unknown(value: v.Unknown, name: str) -> v.Value:
     flow = value.flow
     if flow is not None and name in ("loss", "total_loss"):
         # The convention of model outputs: their own loss is an average.
-        flow = v.Flow(flow.parts, flow.forwards, "mean" if flow.reduction == "unknown" else flow.reduction)
+        flow = replace(flow, reduction="mean" if flow.reduction == "unknown" else flow.reduction)
     text = f"{value.text}.{name}"
     result = v.Unknown(text, value.varying, flow, argument=value.argument, base=value, member=name)
     value.attributes[name] = result
@@ -293,6 +296,8 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
             return v.Model(f"{value.id}.{text_of(index)}", value.wrapper, value.bypassed)
         case v.Parameters():
             return v.Parameters(value.models, True, value.each, value.text)
+        case v.Derivative():
+            return value
         case v.Unknown():
             name = f"[{text_of(index)}]"
             if name in value.attributes:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
-from ampcheck.running import emitting, iterators, roles
+from ampcheck.running import derivatives, emitting, iterators, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
-from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.describing import asks_for_finiteness, flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_window
 
@@ -28,7 +28,9 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
     """A library function of gradients."""
     base = name.removesuffix("_")
     if base in ("nan_to_num", "where", "masked_fill"):
-        result = v.Gradient(gradient.parameters, "hide")
+        # A mask of another kind (frozen rows) is a mask, and hides nothing.
+        hides = base == "nan_to_num" or any(map(asks_for_finiteness, given.all))
+        result = v.Gradient(gradient.parameters, "hide" if hides else "multiply")
     elif base.endswith("_like"):
         return v.Unknown(f"{base}(...)")
     elif base in ("clamp", "clip"):
@@ -42,19 +44,8 @@ def of_gradient(machine: Machine, name: str, gradient: v.Gradient, given: Argume
         if owners:
             machine.emit(ev.Reduce(site=node.site, owners=owners))
         return gradient
-    elif base in (
-        "norm",
-        "vector_norm",
-        "stack",
-        "get_total_norm",
-        "sum",
-        "mean",
-        "max",
-        "sqrt",
-        "cat",
-        "item",
-    ):
-        return v.GradientNorm(gradient.parameters)
+    elif norms.is_reduction(base):
+        return norms.taken(machine, gradient, node)
     else:
         return v.GradientNorm(gradient.parameters)
     result.at = node.site
@@ -275,10 +266,28 @@ def _sum(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     value = given.args[0]
     if isinstance(value, v.Items) and value.kind == "items":
         value = v.Seq("list", value.items)
+    derived = derivatives.passed_on(machine, "sum", [value])
+    if derived is not None:
+        return derived
     flow = flow_of(value)
     if isinstance(value, v.Seq) and any(isinstance(i, v.GradientNorm) for i in value.items):
-        return v.GradientNorm(None)
+        return norms.passed_on(machine, "sum", value.items, node)
     return v.Unknown(f"sum({text_of(value)})", True, flow) if flow is not None else None
+
+
+def _foreach(op: str) -> Builtin:
+    """``torch._foreach_mul_(grads, x)``: what is done to each of the gradients in a list."""
+
+    def each(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+        grads, factor = given.get(0, "tensors"), given.get(1, "scalar")
+        items = grads.items if isinstance(grads, (v.Seq, v.Items)) else []
+        for gradient in items:
+            result = binary(machine, op, gradient, factor, "") if factor is not None else gradient
+            if isinstance(gradient, v.Gradient) and isinstance(result, v.Gradient):
+                emitting.edit(machine, result, node)
+        return v.NONE if any(isinstance(i, v.Gradient) for i in items) else None
+
+    return each
 
 
 def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -288,6 +297,11 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
         return None
     emitting.backward(machine, loss, node)
     return v.NONE
+
+
+def _autograd_grad(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``torch.autograd.grad(outputs, inputs, grad_outputs)``."""
+    return derivatives.differentiated(machine, given.get(0, "outputs"), given.get(2, "grad_outputs"), node)
 
 
 def _all_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -348,7 +362,11 @@ BUILTINS: dict[str, Builtin] = {
     "div": _quotient,
     "mul": _product,
     "sum": _sum,
+    "_foreach_mul_": _foreach("*"),
+    "_foreach_div_": _foreach("/"),
+    "_foreach_add_": _foreach("+"),
     "torch.autograd.backward": _autograd_backward,
+    "torch.autograd.grad": _autograd_grad,
     "all": _all_of,
     "any": _all_of,
     "spawn": _spawn,

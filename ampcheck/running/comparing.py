@@ -118,8 +118,8 @@ def _is_none(value: v.Value, positive: bool) -> v.Value:
     if isinstance(value, (v.Unknown, v.Foreign)) and getattr(value, "role", None) is None:
         atom = v.Atom(value.text, is_varying(value))
         return negate(atom) if positive else atom
-    if isinstance(value, (v.Atom, v.Formula)):
-        return v.Truth(not positive)
+    if isinstance(value, v.StepResult):
+        return v.Truth(positive)
     return v.Truth(not positive)
 
 

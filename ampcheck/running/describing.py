@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from ampcheck.running import values as v
 
-__all__ = ["flow_of", "is_varying", "text_of"]
+__all__ = ["asks_for_finiteness", "flow_of", "is_varying", "text_of"]
 
 
 def text_of(value: v.Value) -> str:
     """How messages and atoms spell a value."""
     match value:
+        case v.Derivative(text=text):
+            return text
         case v.Unknown(text=text) | v.Foreign(text=text) | v.Atom(text=text) | v.Strided(text=text):
             return text
         case v.Number(symbol=symbol, value=number, counter=counter, label=label):
@@ -50,6 +55,11 @@ def text_of(value: v.Value) -> str:
             return type(value).__name__.lower()
 
 
+def asks_for_finiteness(value: v.Value) -> bool:
+    """Whether a test or mask tells what is finite from what is not."""
+    return re.search(r"is_?nan|is_?inf|is_?finite", text_of(value)) is not None
+
+
 def is_varying(value: v.Value | None) -> bool:
     """Whether a value differs between micro-batches."""
     match value:
@@ -57,7 +67,7 @@ def is_varying(value: v.Value | None) -> bool:
             return varying or flow is not None
         case v.Atom(varying=varying):
             return varying
-        case v.Gradient() | v.GradientNorm() | v.Reading():
+        case v.Gradient() | v.GradientNorm() | v.Reading() | v.Derivative():
             return True
         case v.Number(counter=counter):
             return counter
@@ -73,6 +83,9 @@ def flow_of(value: v.Value) -> v.Flow | None:
     """What a value brings to a backward, if anything."""
     if isinstance(value, v.Unknown):
         return value.flow
+    if isinstance(value, v.Derivative):
+        undivided = frozenset({value.record}) if value.unit.is_scaled else frozenset[int]()
+        return replace(value.flow, undivided=undivided)
     if isinstance(value, v.Seq):
         flows = [f for f in (flow_of(item) for item in value.items) if f is not None]
         if flows:

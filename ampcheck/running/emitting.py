@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.casting import in_force, settled
+from ampcheck.running.derivatives import used_in
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
-from ampcheck.trace import Guard
+from ampcheck.trace import Guard, Record
 
 __all__ = [
     "backward",
@@ -22,7 +26,6 @@ __all__ = [
     "edit",
     "escape",
     "is_on",
-    "read",
     "scale",
     "schedule",
     "step",
@@ -71,13 +74,16 @@ def step(
     node: p.Node,
     scaler: v.Scaler | None = None,
     closure: bool = False,
-) -> None:
+    passed: Literal["", "keyword", "positional"] = "",
+) -> Record:
     """``optimizer.step()`` or ``scaler.step(optimizer)``."""
     on, guards = is_on(machine, scaler, node) if scaler is not None else (False, [])
     name = scaler.id if scaler is not None and on else None
     with machine.guarded(*guards):
-        record = machine.emit(ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure))
+        event = ev.Step(site=node.site, optimizer=optimizer.id, scaler=name, closure=closure, passed=passed)
+        record = machine.emit(event)
     declare(machine, "step", (optimizer.id,), record.index)
+    return record
 
 
 def update(machine: Machine, scaler: v.Scaler, explicit: bool, node: p.Node) -> None:
@@ -116,6 +122,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     flow = flow_of(loss) or v.Flow()
     if flow.detached:
         return
+    used_in(machine, flow)
     models = [f.model for f in flow.forwards]
     optimizers = machine.optimizers()
     reaches, assumed = [], []
@@ -218,9 +225,12 @@ def clip(
     elif not owners and parameters and machine.optimizers():
         owners = tuple(f"free:{m}" for m in parameters.models)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
-    if bound is not None and (bound == float("inf") or bound <= 0):
-        read(machine, parameters, node, empty)
-        return v.GradientNorm(parameters)
+    if (bound is not None and (bound == float("inf") or bound <= 0)) or _is_infinite(threshold):
+        return norms.taken_from(machine, parameters, node, empty)
+    if owners and _is_scaled(threshold):
+        # ``max_norm * scaler.get_scale()``: right for scaled gradients, which it changes by a plain number.
+        machine.emit(ev.Edit(site=node.site, effect="multiply", owners=owners))
+        return v.GradientNorm(parameters, frozenset())
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(
@@ -238,17 +248,20 @@ def clip(
             )
         )
         declare(machine, "clip", owners, record.index)
-    return v.GradientNorm(parameters)
+    return v.GradientNorm(parameters, frozenset())
 
 
-def read(
-    machine: Machine, parameters: v.Parameters | None, node: p.Node, empty: v.Cursor | None = None
-) -> None:
-    """A norm or mean of gradients is taken; `empty` is the spent iterator that they are to come from."""
-    owners, _ = owners_of(machine, parameters)
-    if owners:
-        at, guessed = (empty.at, empty.guessed) if empty else (None, False)
-        machine.emit(ev.Read(site=node.site, owners=owners, exhausted=at, assumed=guessed))
+def _is_scaled(threshold: v.Value | None) -> bool:
+    """Whether the loss scale is in a threshold."""
+    flow = flow_of(threshold) if threshold is not None else None
+    units = flow.parts if flow is not None else (threshold.unit,) if isinstance(threshold, v.Number) else ()
+    return any(exponent > 0 for unit in units for _, exponent in unit.scale)
+
+
+def _is_infinite(threshold: v.Value | None) -> bool:
+    """``math.inf``, ``float("inf")``: such a clip measures the norm and bounds nothing."""
+    text = text_of(threshold).lower() if threshold is not None else ""
+    return text.endswith((".inf", "('inf')", "('infinity')"))
 
 
 def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ampcheck import program as p
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import binary, coerce
 from ampcheck.running.attributes import attribute, item
@@ -125,10 +127,22 @@ def _unary(machine: Machine, node: p.Unary) -> v.Value:
 
 def _compare(machine: Machine, node: p.Compare) -> v.Value:
     left, right = machine.evaluate(node.left), machine.evaluate(node.right)
+    for value in (left, right):
+        if isinstance(value, v.StepResult):
+            truth(machine, value, node.site)  # a comparison is a test, whoever asks for its outcome later
+    _note_norms(machine, left, right)
     result = compare(machine, node.op, left, right, node in machine.layout.window_tests)
     if isinstance(result, v.Atom) and result.skip is not None:
         result.text = machine.text(node)
     return result
+
+
+def _note_norms(machine: Machine, left: v.Value, right: v.Value) -> None:
+    """A norm that is compared with anything but infinity, None or itself decides something."""
+    for norm, other in ((left, right), (right, left)):
+        finite = isinstance(other, v.Const) or re.search(r"\b(inf|nan)\b", text_of(other).lower())
+        if isinstance(norm, v.GradientNorm) and norm is not other and not finite:
+            norms.use(machine, norm, "tested")
 
 
 def _boolop(machine: Machine, node: p.BoolOp) -> v.Value:
@@ -282,6 +296,7 @@ def _lambda(machine: Machine, node: p.Lambda) -> v.Value:
 
 def _opaque(machine: Machine, node: p.Opaque) -> v.Value:
     operands = [machine.evaluate(operand) for operand in node.operands]
+    norms.use(machine, v.Seq("", operands), "shown")  # most of these are formatted strings
     return v.Unknown(machine.text(node), any(is_varying(o) for o in operands), flow_of(v.Seq("", operands)))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ampcheck import program as p
-from ampcheck.running import emitting
+from ampcheck.running import emitting, norms
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary
+from ampcheck.running.describing import asks_for_finiteness
 from ampcheck.running.machine import Machine
 from ampcheck.running.roles import (
     freeze,
@@ -44,7 +45,7 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
     """Methods of ``p.grad``: those with a trailing underscore change the buffer."""
     assert isinstance(it, v.Gradient)
     base = name.removesuffix("_")
-    operand = given.get(0, "other", "min")
+    operand = given.get(0, "other", "min", "mask", "condition")
     result: v.Value
     match base:
         case "mul" | "multiply" | "div" | "divide" | "true_divide" if operand is not None:
@@ -59,18 +60,23 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
             result = v.Gradient(it.parameters, "nonlinear")
         case "clamp" | "clip" | "clamp_max" | "clamp_min":
             result = v.Gradient(it.parameters, "clamp")
-        case "nan_to_num" | "masked_fill" | "where":
+        case "nan_to_num":
             result = v.Gradient(it.parameters, "hide")
+        case "masked_fill" | "where":
+            hides = operand is not None and asks_for_finiteness(operand)
+            result = v.Gradient(it.parameters, "hide" if hides else "multiply")
         case "zero":
             owners, _ = owners_of(machine, it.parameters)
             emitting.zero_grad(machine, owners, False, node)
             return it
-        case "norm" | "mean" | "sum" | "max" | "min" | "item" | "std" | "var" | "square":
+        case "square":
             return v.GradientNorm(it.parameters)
         case "data" | "detach" | "view" | "reshape" | "flatten" | "float" | "to" | "cpu" | "contiguous":
             return it
-        case "clone":
+        case "clone" | "abs":
             return it
+        case _ if norms.is_reduction(base):
+            return norms.taken(machine, it, node)
         case "isnan" | "isinf" | "isfinite":
             return v.Atom(f"{base} of the gradients", True, base == "isfinite", finite=True)
         case _:
@@ -87,4 +93,6 @@ def on_norm(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.
     assert isinstance(it, v.GradientNorm)
     if name in ("isnan", "isinf", "isfinite"):
         return v.Atom(f"{name} of the gradients' norm", True, name == "isfinite", finite=True)
+    if it.reads is None and norms.is_reduction(name):
+        return norms.passed_on(machine, name, [it], node)
     return it

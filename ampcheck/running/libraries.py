@@ -87,7 +87,13 @@ def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Valu
     strict = given.get(3, "error_if_nonfinite")
     # Inside a try with a handler the exception may well be what the code waits for.
     raises = isinstance(strict, v.Truth) and strict.value and not machine.sheltered
-    return emitting.clip(machine, lib.CLIPS[last], target, bound, node, strict=raises)
+    style = lib.CLIPS[last]
+    if last == "dispatch_clip_grad":
+        mode, bound, raises = given.get(2, "mode"), given.get(1, "value"), False
+        style = "value" if isinstance(mode, v.Const) and mode.value == "value" else "norm"
+    elif last == "adaptive_clip_grad":
+        bound = None  # a factor: the bound is that part of each weight's own norm
+    return emitting.clip(machine, style, target, bound, node, strict=raises)
 
 
 def _autocast(machine: Machine, name: str, given: Arguments) -> v.Value:

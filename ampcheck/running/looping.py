@@ -19,7 +19,7 @@ OUTER = 2
 def counts_batches(value: v.Value) -> bool:
     """Whether a loop over a value iterates over data, so that its iterations tell micro-batches apart."""
     match value:
-        case v.Seq() | v.DictValue() | v.Parameters():
+        case v.Seq() | v.DictValue() | v.Parameters() | v.Derivative():
             return False
         case v.Items(kind="items", items=items):
             return len(items) > 1
@@ -46,7 +46,7 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
             return len(items)
         case v.DictValue(items=items):
             return len(items)
-        case v.Parameters():
+        case v.Parameters() | v.Derivative():
             return 1
         case _:
             machine.loaders.add(text_of(value))
@@ -71,6 +71,8 @@ def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
             return v.Const(key) if isinstance(key, str) else v.Number(key)
         case v.Parameters():
             return v.Parameters(value.models, value.partial, True, value.text)
+        case v.Derivative():
+            return value
         case _:
             return v.Unknown(f"an item of {text_of(value)}", True, flow_of(value))
 
@@ -145,6 +147,8 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         return [v.Unknown("name"), *[value] * (len(targets) - 1)]
     if isinstance(value, v.Parameters):  # ``for name, parameter in model.named_parameters()``
         return [v.Unknown("name"), *[value] * (len(targets) - 1)]
+    if isinstance(value, v.Derivative):  # ``(gradient,) = torch.autograd.grad(loss, x)``
+        return [value] * len(targets)
     if isinstance(value, v.Foreign):
         return [v.Foreign(f"{value.text}[{i}]") for i in range(len(targets))]
     flow = flow_of(value)

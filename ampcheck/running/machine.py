@@ -93,6 +93,7 @@ class Machine(ABC):
         self.tick = -1
         self.last_backward: tuple[tuple[Site, int], ...] | None = None
         self.readings = 0
+        self.uses: dict[int, set[str]] = {}
         self.touched = 0
         self.called = 0
         self.entered: set[p.Node] = set()

@@ -7,6 +7,7 @@ tell apart, the branch is no choice of the run.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ampcheck.running import values as v
@@ -73,7 +74,8 @@ def join(one: v.Value | None, other: v.Value | None) -> v.Value | None:
             same = (one.id, one.wrapper, one.bypassed) == (other.id, other.wrapper, other.bypassed)
             return one if same else None
         case v.GradientNorm(), v.GradientNorm():
-            return one
+            reads = (one.reads or frozenset()) | (other.reads or frozenset())
+            return v.GradientNorm(one.parameters, reads, one.unscaled and other.unscaled)
         case _:
             return None
 
@@ -88,7 +90,7 @@ def _unknowns(one: v.Unknown, other: v.Unknown) -> v.Value | None:
         return None
     flow = one.flow
     if flow is not None and a.reduction != b.reduction:
-        flow = v.Flow(flow.parts, flow.forwards, "unknown", flow.detached)
+        flow = replace(flow, reduction="unknown")
     if one.text == other.text:
         return one
     return v.Unknown(f"{text_of(one)} or {text_of(other)}"[:79], is_varying(one) or is_varying(other), flow)

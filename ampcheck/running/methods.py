@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ampcheck import program as p
-from ampcheck.running import emitting
+from ampcheck.running import derivatives, emitting
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce, weighted_mean
@@ -131,7 +132,7 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     if it.flow is not None and name in TENSOR_SAME:
         reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
         flow = weighted_mean(it.flow) if name == "mean" else it.flow
-        kept = v.Flow(flow.parts, flow.forwards, reduction, flow.detached)  # type: ignore[arg-type]
+        kept = replace(flow, reduction=reduction)  # type: ignore[arg-type]
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it
@@ -183,6 +184,15 @@ def _promoted(machine: Machine, it: v.Unknown, name: str, given: Arguments) -> v
             return None
 
 
+def _derivative(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Expr) -> v.Value | None:
+    assert isinstance(it, v.Derivative)
+    if name == "backward":
+        whole = replace(it.flow, parts=tuple(u.times(it.unit) for u in it.flow.parts))
+        emitting.backward(machine, v.Unknown(it.text, True, whole), node)
+        return v.NONE
+    return derivatives.method(machine, it, name, given.all, node)
+
+
 HANDLERS: dict[type, Handler] = {
     v.Scaler: on_scaler,
     v.Optimizer: on_optimizer,
@@ -192,6 +202,7 @@ HANDLERS: dict[type, Handler] = {
     v.Parameters: on_parameters,
     v.Gradient: on_gradient,
     v.GradientNorm: on_norm,
+    v.Derivative: _derivative,
     v.Context: on_context,
     v.Seq: on_sequence,
     v.DictValue: on_dict,

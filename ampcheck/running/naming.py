@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 __all__ = [
+    "names_epoch",
     "names_loader",
     "names_optimizer",
     "names_scaler",
@@ -34,6 +35,7 @@ WINDOW = re.compile(
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
+EPOCH = re.compile(r"^(cur(rent)?_?|this_|i_?)?epoch(_?(idx|index|id|i))?$|^ep$", re.IGNORECASE)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
 
 
@@ -74,6 +76,12 @@ def names_window(text: str) -> bool:
 def names_loader(text: str) -> bool:
     """``train_loader``, ``self.dataloader``, ``train_dl``."""
     return LOADER.search(_last(text)) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_epoch(text: str) -> bool:
+    """``epoch``, ``cur_epoch``, ``epoch_idx``: which epoch it is; not ``epochs``, ``num_epoch``: how many there are."""
+    return EPOCH.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

@@ -11,7 +11,7 @@ from ampcheck import program as p
 from ampcheck.events import Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
-from ampcheck.running import emitting, roles
+from ampcheck.running import derivatives, emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.casting import pass_through
@@ -56,6 +56,9 @@ def flow_through(machine: Machine, given: Arguments) -> v.Flow:
         if isinstance(model, v.Model) and not machine.no_grad:
             more = v.Flow(forwards=(pass_through(machine, model),))  # unseen code is taken to do one
         if more is not None and not more.detached:
+            # A function that is given the scaler too may well divide by its scale.
+            divides = any(isinstance(a, (v.Scaler, v.Reading)) for a in given.all)
+            more = replace(more, undivided=frozenset()) if divides else more
             flow = more if flow is None else flow.plus(more)
     return flow or v.Flow(detached=bool(machine.no_grad))
 
@@ -76,7 +79,10 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if any(_holds_gradients(a) for a in given.all) or isinstance(callee, v.GradientNorm):
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
-        return v.GradientNorm(None)
+        return norms.passed_on(machine, last, [*given.all, callee], node)
+    derived = derivatives.passed_on(machine, last, given.all)
+    if derived is not None:
+        return derived
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
@@ -135,6 +141,8 @@ def _holds_gradients(value: v.Value) -> bool:
     """A norm of gradients, or a list of gradients or norms: what comes of it sums up over many."""
     if isinstance(value, (v.Seq, v.Items)):
         return any(isinstance(item, (v.Gradient, v.GradientNorm)) for item in value.items)
+    if isinstance(value, v.DictValue):
+        return any(isinstance(item, v.GradientNorm) for item in value.items.values())
     return isinstance(value, v.GradientNorm)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.running import emitting, iterators
@@ -59,11 +61,7 @@ def on_scaler(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
             return v.NONE
         case "step":
             optimizer = as_optimizer(machine, given.get(0, "optimizer") or v.NONE, forced=True)
-            if optimizer is not None:
-                emitting.step(
-                    machine, optimizer, node, it, len(given.args) > 1 or "closure" in given.keywords
-                )
-            return v.NONE
+            return _scaled_step(machine, it, optimizer, given, node) if optimizer is not None else v.NONE
         case "update":
             emitting.update(machine, it, given.get(0, "new_scale") is not None, node)
             return v.NONE
@@ -79,6 +77,22 @@ def on_scaler(machine: Machine, it: v.Value, name: str, given: Arguments, node: 
             return it.enabled
         case _:
             return v.Unknown(f"{it.id}.{name}()")
+
+
+def _scaled_step(
+    machine: Machine, scaler: v.Scaler, optimizer: v.Optimizer, given: Arguments, node: p.Expr
+) -> v.Value:
+    """``scaler.step(optimizer)``, with a closure or without."""
+    closure = given.get(1, "closure") or v.NONE
+    passed: Literal["", "keyword", "positional"] = ""
+    if isinstance(closure, (v.Function, v.Bound, v.Partial)):
+        passed = "keyword" if "closure" in given.keywords else "positional"
+        machine.call(closure, [], {}, node)
+    record = emitting.step(machine, optimizer, node, scaler, not _is_none(closure), passed)
+    by_scaler = isinstance(record.event, ev.Step) and record.event.scaler is not None
+    if by_scaler and _is_none(closure):
+        return v.StepResult(scaler.id, optimizer.id)
+    return v.NONE if _is_none(closure) else v.Unknown(f"{scaler.id}.step()", True)
 
 
 def on_optimizer(machine: Machine, it: v.Value, name: str, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -168,7 +182,7 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             return it
         case "clip_grad_norm_":
             emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node, "model")
-            return v.GradientNorm(v.Parameters((it.id,)))
+            return v.GradientNorm(v.Parameters((it.id,)), frozenset())
         case "state_dict" | "load_state_dict" | "register_comm_hook" | "register_forward_hook":
             return v.Unknown(f"{it.id}.{name}()")
         case _ if name in SAME or name in ("compile", "gradient_checkpointing_enable"):

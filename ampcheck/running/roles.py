@@ -165,7 +165,7 @@ def as_optimizer(machine: Machine, value: v.Value, forced: bool = False) -> v.Op
     if not isinstance(role, v.Unknown) or not (forced or names_optimizer(role.text)):
         return None
     machine.touch()
-    found = Role(role.text, "optimizer", role.text, False)
+    found = Role(role.text, "optimizer", role.text, False, given=role.argument)
     name = machine.add_role(found)
     optimizer = v.Optimizer(name, None, False)
     role.role = machine.adopt(optimizer)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
+from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
 from ampcheck.running.layout import DRIVE, Root
 from ampcheck.running.machine import Machine, Signal
+from ampcheck.running.naming import names_epoch
 
 __all__ = ["start"]
 
@@ -43,7 +45,7 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     if function is None:
         return
     if root in machine.layout.looping or machine.setting.loops or root.name == DRIVE:
-        machine.call(function, [], _arguments(machine, root, 0), p.Opaque(root.site))
+        _epochs(machine, root, function)
         return
     machine.synthetic = True
     for index in range(2 * machine.setting.batches):
@@ -52,7 +54,8 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         if machine.setting.scaled_tail is not None:
             _left_behind(machine, root)
         try:
-            machine.call(function, [], _arguments(machine, root, index), p.Opaque(root.site))
+            result = machine.call(function, [], _arguments(machine, root, index), p.Opaque(root.site))
+            norms.use(machine, result, "kept")
         except Signal as signal:
             if signal.kind == "raise":
                 return
@@ -63,6 +66,32 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         scalers = [r.id for r in machine.roles.values() if r.kind == "scaler"]
         machine.setting.scaled_tail = scalers[0] if scalers else ""
         machine.setting.grown = True
+
+
+def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
+    """A root with a loop of its own is called once; twice where it trains for an epoch and builds what should last."""
+    arguments = _arguments(machine, root, 0)
+    if not machine.setting.epochs:
+        norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
+        if _trains_one_epoch(machine, root):
+            machine.setting.epochs = machine.setting.grown = True
+        return
+    for index in range(2):
+        machine.path.append((root.site, index))
+        try:
+            norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
+        finally:
+            machine.path.pop()
+            machine.guards.clear()
+
+
+def _trains_one_epoch(machine: Machine, root: p.FunctionDef) -> bool:
+    """Whether a function that builds a scaler is told the epoch it is in, and has no loop over epochs itself."""
+    if not any(names_epoch(q.name) for q in root.parameters):
+        return False
+    built = {r.event.kind for r in machine.records if isinstance(r.event, ev.Build)}
+    depth = max((len(r.iteration) for r in machine.records if isinstance(r.event, ev.Backward)), default=0)
+    return "scaler" in built and "optimizer" not in built and depth == 1
 
 
 def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> v.Value | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ampcheck import events as ev
 from ampcheck.events import Site
 from ampcheck.running.machine import Machine
+from ampcheck.running.norms import finished
 from ampcheck.trace import Guard, Trace, Window
 
 __all__ = ["trace_of"]
@@ -20,7 +21,8 @@ def trace_of(machine: Machine, root: str) -> Trace:
         atom = machine.choices.varying[deviation.text]
         boundary = atom.modulus in machine.setting.windows
         choices += (Guard(atom.text, not atom.usual, nowhere, True, boundary, atom.finite, atom.skip),)
-    return Trace(root, tuple(machine.records), roles, choices, _window(machine), _is_complete(machine))
+    records, window = finished(machine), _window(machine)
+    return Trace(root, records, roles, choices, window, _is_complete(machine), machine.synthetic)
 
 
 def _window(machine: Machine) -> Window | None:

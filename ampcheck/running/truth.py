@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ampcheck.events import Site
+from ampcheck.events import ResultTest, Site
 from ampcheck.running import values as v
 from ampcheck.running.arithmetic import coerce
 from ampcheck.running.describing import is_varying, text_of
@@ -58,6 +58,9 @@ def truth(
             return _decide(
                 machine, v.Atom(value.text, is_varying(value), usual, finite=finite), site, leaning
             )
+        case v.StepResult(scaler=scaler, optimizer=optimizer):
+            machine.emit(ResultTest(site=site, scaler=scaler, optimizer=optimizer))
+            return False, []
         case v.GradientNorm():
             return _decide(machine, v.Atom(text_of(value), True, True), site, leaning)
         case _:

@@ -7,7 +7,7 @@ forward passes behind it, which is all that a backward needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ampcheck import program as p
@@ -24,6 +24,7 @@ __all__ = [
     "Const",
     "Context",
     "Cursor",
+    "Derivative",
     "DictValue",
     "Flow",
     "Foreign",
@@ -45,6 +46,7 @@ __all__ = [
     "Scaler",
     "Scheduler",
     "Seq",
+    "StepResult",
     "Strided",
     "Truth",
     "Unknown",
@@ -126,25 +128,28 @@ class Formula(Value):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a tensor brings to a backward."""
+    """What a tensor brings to a backward.
+
+    `undivided`: the records of the derivatives in it that still carried the scale when they became part of it.
+    """
 
     parts: tuple[Unit, ...] = (PLAIN,)
     forwards: tuple[Forward, ...] = ()
     reduction: Literal["mean", "sum", "unknown"] = "unknown"
     detached: bool = False
+    undivided: frozenset[int] = frozenset()
 
     def times(self, factor: Unit, sign: int = 1) -> Flow:
         """Every part multiplied (or divided) by a factor."""
-        return Flow(
-            tuple(u.times(factor, sign) for u in self.parts), self.forwards, self.reduction, self.detached
-        )
+        return replace(self, parts=tuple(u.times(factor, sign) for u in self.parts))
 
     def plus(self, other: Flow) -> Flow:
         """The sum of two tensors: the parts of both, like units once."""
         parts = tuple(dict.fromkeys(self.parts + other.parts))
         forwards = tuple(dict.fromkeys(self.forwards + other.forwards))
         reduction = self.reduction if self.reduction == other.reduction else "unknown"
-        return Flow(parts, forwards, reduction, self.detached and other.detached)
+        undivided = self.undivided | other.undivided
+        return Flow(parts, forwards, reduction, self.detached and other.detached, undivided)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -238,9 +243,28 @@ class Gradient(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class GradientNorm(Value):
-    """A number taken from gradients: of these parameters, None when it sums up over many."""
+    """A number taken from gradients: of these parameters, None when it sums up over many.
+
+    `reads` are the records where it was taken, None for what is not a number yet (a list of gradients, their squares).
+    `unscaled`: the loss scale was divided out of it, while the gradients may still carry it.
+    """
 
     parameters: Parameters | None
+    reads: frozenset[int] | None = None
+    unscaled: bool = False
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Derivative(Value):
+    """What ``autograd.grad`` of a scaled loss returned, one tensor standing for all, or what was computed from it.
+
+    `record` is where it was taken, `flow` what was differentiated there, without its scale; `unit` the scale in it.
+    """
+
+    record: int
+    flow: Flow
+    unit: Unit
+    text: str = "a derivative"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -258,6 +282,14 @@ class Reading(Value):
 
     scaler: str
     index: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StepResult(Value):
+    """What ``scaler.step(optimizer)`` returned: None, whether the step was done or skipped."""
+
+    scaler: str
+    optimizer: str
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -18,6 +18,7 @@ from tests.tracing import (
     clip,
     convert,
     deprecated,
+    differentiate,
     edit,
     forward,
     jump,
@@ -26,6 +27,7 @@ from tests.tracing import (
     raw_step,
     read,
     read_scale,
+    result_test,
     scale_test,
     schedule,
     step,
@@ -501,6 +503,21 @@ FAULTS: dict[str, Fault] = {
         _every(backward(), step(closure=True), update(), zero()),
         ("exception",),
         "Closure use is not currently supported if GradScaler is enabled",
+    ),
+    "55 closure by position": Fault(
+        _every(backward(), step(passed="positional"), update(), zero()),
+        ("exception", "parameters"),
+        "parameters (",
+    ),
+    "52 derivative of a scaled loss": Fault(
+        _every(differentiate(), backward(), step(), update(), zero()),
+        ("derivative",),
+        "norm of the derivatives 40.0, expected 5.0 (× S): a penalty (‖g‖ − 1)² is 1521.0, expected 16.0",
+    ),
+    "56 result of the step": Fault(
+        _every(backward(), step(), result_test(), update(), zero()),
+        ("skip-test",),
+        "the step returns None where it was skipped (1) and where it was done (13), in an overflow run",
     ),
     "60 clip that raises": Fault(
         _every(backward(), unscale(), clip(error_if_nonfinite=True), step(), update(), zero()),

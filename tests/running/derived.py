@@ -67,6 +67,8 @@ WORDS: dict[type[Event], str] = {
     ev.Autocast: "autocast",
     ev.Convert: "convert",
     ev.Build: "build",
+    ev.Differentiate: "differentiate",
+    ev.ResultTest: "result",
     ev.Escape: "escape",
 }
 
