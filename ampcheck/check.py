@@ -14,12 +14,13 @@ from ampcheck.gradients import State
 from ampcheck.importers import SKIPPED, Importers
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
+from ampcheck.notebook import Cells
 from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
-from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
+from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
 
@@ -53,20 +54,21 @@ def check_paths(
     rules = registry.load()
     findings: list[Finding] = []
     failures: list[Failure] = []
+    notebooks: dict[str, Cells] = {}
     count = 0
     files = list(python_files(paths))
     session = _Session(rules, frozenset(map(os.path.normpath, files)))
     for path in files:
         if on_file is not None:
             on_file(path)
-        found, failure = session.check(path)
-        findings += [f for f in found if options.wants(f)]
-        if failure is not None:
-            failures.append(failure)
-        elif all(f.code != "AMP900" for f in found):
-            count += 1
+        checked = session.check(path)
+        findings += [f for f in checked.findings if options.wants(f)]
+        failures += checked.failures
+        count += not checked.failures
+        if checked.cells is not None:
+            notebooks[path] = checked.cells
     findings.sort(key=lambda f: (f.site, f.code))
-    return Report(tuple(findings), tuple(failures), count)
+    return Report(tuple(findings), tuple(failures), count, notebooks)
 
 
 def python_files(paths: Sequence[str]) -> Iterator[str]:
@@ -95,15 +97,23 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    declared, exploration = _analyse(path, data, Project())
+    declared, exploration = _analyse(decode(path, data), Project())
     return (*declared, *exploration.traces)
 
 
-def _analyse(path: str, data: bytes, project: Project) -> tuple[list[Trace], Exploration]:
+def _analyse(source: Source, project: Project) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
-    source = decode(path, data)
     program = project.program(source)
     return [*_declarations(program.main), *internals_of(source)], explore(program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What became of one file; `cells` of a notebook that has something to report."""
+
+    findings: Sequence[Finding] = ()
+    failures: Sequence[Failure] = ()
+    cells: Cells | None = None
 
 
 class _Session:
@@ -116,46 +126,52 @@ class _Session:
         self.importers = Importers(self.project)
         self._found: dict[str, tuple[list[Finding], Exploration]] = {}
 
-    def check(self, path: str) -> tuple[list[Finding], Failure | None]:
+    def check(self, path: str) -> _Checked:
         """One file's findings, and why it could not be analysed."""
         rules = self.rules
+        cells: Cells | None = None
         try:
             data = read_bytes(path)
             if not passes_gate(data):
-                return [], None
-            if path.endswith(".ipynb"):
-                return _notebook(path, rules), None
-            findings, exploration = self._findings(path, data)
+                return _Checked()
+            source = decode(path, data)
+            cells = source.cells
+            findings, exploration = self._findings(source)
             found = placed(findings, path, self.checked)
             for importer in self.importers.of(path):
                 found += own(self._elsewhere(importer), path)
-            return merged(found) + list(_truncated(exploration, rules)), None
+            found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
+            failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
+            return _Checked(found, failures, cells if found else None)
         except Unreadable as error:
-            return _about_analysis(rules, "AMP900", path, str(error), error.line), Failure(path, str(error))
+            found = _about_analysis(rules, "AMP900", path, str(error), error.line)
+            return _Checked(found, [Failure(path, str(error))], cells)
         except Exception as error:  # a bug of ours in one file must not hide the others
             message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
-            return _about_analysis(rules, "AMP903", path, message), Failure(path, message)
+            found = _about_analysis(rules, "AMP903", path, message)
+            return _Checked(found, [Failure(path, message)], cells)
 
     def _elsewhere(self, importer: str) -> list[Finding]:
         """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
         try:
-            return self._findings(importer, read_bytes(importer))[0]
+            return self._findings(decode(importer, read_bytes(importer)))[0]
         except Exception:
             return []
 
-    def _findings(self, path: str, data: bytes) -> tuple[list[Finding], Exploration]:
-        key = os.path.normpath(path)
+    def _findings(self, source: Source) -> tuple[list[Finding], Exploration]:
+        key = os.path.normpath(source.path)
         if key not in self._found:
-            declared, exploration = _analyse(path, data, self.project)
+            declared, exploration = _analyse(source, self.project)
             traces = [*declared, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration
         return self._found[key]
 
 
-def _notebook(path: str, rules: Sequence[Rule]) -> list[Finding]:
-    """Notebooks are not read yet, and not called clean either: a note says so."""
-    message = "a notebook: not analysed yet; export it as a script to have it checked"
-    return [replace(f, severity="note") for f in _about_analysis(rules, "AMP900", path, message)]
+def _omitted(source: Source, rules: Sequence[Rule]) -> Iterator[Finding]:
+    """The cells of a notebook that are no Python; a note where no word of a training step stands in it."""
+    for cell in source.omitted:
+        for finding in _about_analysis(rules, "AMP900", source.path, cell.message, cell.line):
+            yield finding if cell.matters else replace(finding, severity="note")
 
 
 def _spelled(error: Exception) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ampcheck.events import Site
+from ampcheck.notebook import Cells
 from ampcheck.rule import Severity
 from ampcheck.trace import Trace
 
@@ -60,8 +62,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a check: findings in order of place, failures, and how many files were analysed."""
+    """The result of a check: findings in order of place, failures, and how many files were analysed.
+
+    `notebooks` leads from the places in a notebook's module to its cells, for each with findings, by path.
+    """
 
     findings: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     files: int = 0
+    notebooks: Mapping[str, Cells] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from ampcheck.imports import project_top
+from ampcheck.imports import is_project, project_top
 from ampcheck.project import Project
 from ampcheck.source import Unreadable, read_bytes
 
@@ -23,6 +23,8 @@ WORD = re.compile(rb"\w+")
 # So many importers are looked at, of so many files that mention a name of the file's in an import.
 MOST = 4
 MOST_CANDIDATES = 24
+# ... in a project of at most so many files.
+MOST_FILES = 4000
 
 
 @dataclass(slots=True)
@@ -78,7 +80,10 @@ class Importers:
 
     def _index(self, path: str) -> dict[str, frozenset[bytes]]:
         """The words in the import statements of every file of a project; tests are left out: they train nothing."""
-        top = project_top(os.path.dirname(path) or ".")
+        folder = os.path.dirname(path) or "."
+        top = project_top(folder)
+        if not is_project(top):  # a script somewhere in a home folder
+            top = os.path.abspath(folder)
         if top not in self._words:
             shown = top if os.path.isabs(path) else os.path.relpath(top)
             self._words[top] = dict(_scan("" if shown == "." else shown))
@@ -96,11 +101,13 @@ def _shared(one: str, other: str) -> int:
 
 
 def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
-    found = []
+    found: list[tuple[str, frozenset[bytes]]] = []
     for folder, folders, files in os.walk(top or "."):
         folders[:] = sorted(
             f for f in folders if f not in SKIPPED and not f.startswith(".") and "test" not in f
         )
+        if len(found) > MOST_FILES:
+            break
         for name in sorted(files):
             if name.endswith(".py") and "test" not in name:
                 file = os.path.normpath(os.path.join(folder, name))

@@ -10,7 +10,7 @@ import os
 import sys
 from functools import lru_cache
 
-__all__ = ["may_be_local", "module_file", "project_top", "search_folders", "submodule"]
+__all__ = ["is_project", "may_be_local", "module_file", "project_top", "search_folders", "submodule"]
 
 # What marks the top of a project; a tree without any is searched this many folders upwards.
 MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
@@ -43,15 +43,19 @@ def project_top(folder: str) -> str:
     The working directory is a top too: what is checked from there is taken to be one project.
     """
     here = os.path.abspath(folder)
-    start = os.getcwd()
     for _ in range(HIGHEST):
-        if here == start or any(os.path.exists(os.path.join(here, marker)) for marker in MARKERS):
+        if is_project(here):
             return here
         parent = os.path.dirname(here)
         if parent == here:
             break
         here = parent
     return here
+
+
+def is_project(folder: str) -> bool:
+    """Whether a folder is marked as a project's top, or is the working directory."""
+    return folder == os.getcwd() or any(os.path.exists(os.path.join(folder, marker)) for marker in MARKERS)
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,7 @@ DEEPEST = 4
 MOST_MODULES = 48
 # A definition without events is taken in when it is short and gives something back: a boundary's test, a loss, a
 # constant.  What only does something (a logger) is no part of a step.
-SHORT = 30
+SHORT = 15
 # ... and not farther than this from the file itself.
 NEAR = 2
 

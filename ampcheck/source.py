@@ -12,11 +12,17 @@ import stat
 import tokenize
 from dataclasses import dataclass
 
+from ampcheck.events import Site
+from ampcheck.nesting import TOO_DEEP, deepest
+from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
+
 __all__ = ["Source", "Unreadable", "decode", "passes_gate", "read_bytes"]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (b"backward", b"GradScaler", b"zero_grad", b"clip_grad", b".amp")
+NOTEBOOK = ".ipynb"
 LARGEST = 8 * 2**20
+LARGEST_NOTEBOOK = 64 * 2**20  # pictures in outputs
 
 
 class Unreadable(Exception):
@@ -32,17 +38,27 @@ class Source:
     """A file's text with its lines; `tree` is the standard library's parse.
 
     It is None where only libcst may be able to read the file; then `refusal` says why this Python cannot.
+    Of a notebook, `cells` leads from the lines back to cells, and `omitted` are the cells that are not in the text.
     """
 
     path: str
     text: str
     tree: ast.Module | None
     refusal: Unreadable | None = None
+    cells: Cells | None = None
+    omitted: tuple[Omission, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines without their ends (only CR, LF and CRLF end a line, as for Python itself)."""
         return tuple(self.text.split("\n"))
+
+    def where(self, line: int) -> str:
+        """A line as messages name it: ``line 3``; in a notebook ``cell 2, line 3``."""
+        if self.cells is None:
+            return f"line {line}"
+        at = self.cells.place(Site(self.path, line, 1, line, 1))
+        return f"cell {at.cell}, line {at.line}"
 
 
 def read_bytes(path: str) -> bytes:
@@ -51,8 +67,9 @@ def read_bytes(path: str) -> bytes:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("not a regular file")
-        if status.st_size > LARGEST:
-            raise Unreadable(f"larger than {LARGEST // 2**20} MiB: not analysed; exclude it or split it")
+        largest = LARGEST_NOTEBOOK if path.endswith(NOTEBOOK) else LARGEST
+        if status.st_size > largest:
+            raise Unreadable(f"larger than {largest // 2**20} MiB: not analysed; exclude it or split it")
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
@@ -65,11 +82,13 @@ def passes_gate(data: bytes) -> bool:
 
 
 def decode(path: str, data: bytes) -> Source:
-    """The text and its parse.
+    """The text and its parse; of a notebook, the module that its code cells make.
 
     Raises Unreadable with a line number where the file is neither decodable nor Python.  Where this
     interpreter's own parser refuses, the file may still use newer syntax: `tree` is None and libcst is to decide.
     """
+    if path.endswith(NOTEBOOK):
+        return _notebook(path, data)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
@@ -83,18 +102,27 @@ def decode(path: str, data: bytes) -> Source:
         refusal = Unreadable(f"not Python: line {line}: {error.msg}", line)
     except (RecursionError, MemoryError):
         raise Unreadable("nested too deeply to be parsed") from None
-    if _deepest(text) > 60:
+    if deepest(text) > TOO_DEEP:
         raise refusal
     return Source(path, text, None, refusal)
 
 
-def _deepest(text: str) -> int:
-    """The deepest nesting of brackets: libcst's parser crashes the process on thousands of them."""
-    depth = deepest = 0
-    for character in text:
-        if character in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")]}":
-            depth -= 1
-    return deepest
+def _notebook(path: str, data: bytes) -> Source:
+    try:
+        notebook = read_notebook(data, matters=lambda text: passes_gate(text.encode()))
+    except NotANotebook as error:
+        raise Unreadable(str(error)) from None
+    if len(notebook.text) > LARGEST:
+        raise Unreadable(
+            f"its code is larger than {LARGEST // 2**20} MiB: not analysed; exclude it or split it"
+        )
+    tree, refusal = None, None
+    try:
+        tree = ast.parse(notebook.text)
+    except SyntaxError as error:  # newer Python, as in `decode`: its cells were read by libcst
+        line = error.lineno or 1
+        at = notebook.cells.place(Site(path, line, 1, line, 1))
+        refusal = Unreadable(f"not Python: cell {at.cell}, line {at.line}: {error.msg}", line)
+    except (RecursionError, MemoryError):
+        raise Unreadable("nested too deeply to be parsed") from None
+    return Source(path, notebook.text, tree, refusal, notebook.cells, notebook.omitted)

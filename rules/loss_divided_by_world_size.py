@@ -73,7 +73,8 @@ class LossDividedByWorldSize(Rule):
 
     def _gradients(self, trace: Trace) -> Iterator[Violation]:
         for record, edit in trace.of(Edit):
-            if edit.effect != "multiply" or edit.factor.world >= 0:
+            # Parameters that are picked out (experts) may be kept out of the reduction.
+            if edit.effect != "multiply" or edit.factor.world >= 0 or edit.partial:
                 continue
             for optimizer in (o for o in edit.owners if o in optimizers(trace)):
                 buffer = record.before.buffer(optimizer)

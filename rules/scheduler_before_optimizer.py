@@ -37,6 +37,8 @@ class SchedulerBeforeOptimizer(Rule):
 
     ## Known problems
     A loop that fast-forwards the schedule when training is resumed is not meant, and not reported.
+    Where the class of the scheduler is not torch's, or has a `step` of its own, it may set the rate of the step that
+    follows: the finding is only possible.
 
     ## References
     - [How to adjust learning rate](https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate): since

@@ -12,7 +12,9 @@ class UnreadableFile(Rule):
     """A file could not be read as Python.
 
     ## What it does
-    Reports a file that is not Python, cannot be decoded, or is a notebook. Other files are still checked.
+    Reports a file that is not Python, cannot be decoded, or is called `.ipynb` and is no notebook. Other files are
+    still checked. In a notebook it reports each cell that is not Python, magics aside; the other cells are still
+    checked. Where no word of a training step stands in the cell, that is a note.
 
     ## Why is this bad
     What was not analysed must not look clean.

@@ -72,15 +72,6 @@ def test_a_missing_path_is_no_clean_path(tmp_path: Path) -> None:
     assert report.files == 0
 
 
-def test_a_notebook_is_not_called_clean(tmp_path: Path) -> None:
-    path = tmp_path / "train.ipynb"
-    path.write_text('{"cells": [{"source": ["loss.backward()"]}]}')
-    report = check_paths([str(path)])
-    assert [(f.code, f.severity) for f in report.findings] == [("AMP900", "note")]
-    assert "notebook" in report.findings[0].message
-    assert report.files == 0
-
-
 class _Crashes(Rule):
     """A rule with a bug that one file shows."""
 
@@ -149,6 +140,7 @@ def test_the_python_files_under_a_folder(tmp_path: Path) -> None:
         "b.py",
         "a.py",
         "sub/c.py",
+        "sub/d.ipynb",
         "note.txt",
         ".hidden/d.py",
         "venv/e.py",
@@ -158,7 +150,7 @@ def test_the_python_files_under_a_folder(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     found = [os.path.relpath(path, tmp_path) for path in python_files([str(tmp_path)])]
-    assert found == ["a.py", "b.py", os.path.join("sub", "c.py")]
+    assert found == ["a.py", "b.py", os.path.join("sub", "c.py"), os.path.join("sub", "d.ipynb")]
 
 
 def test_a_file_that_is_named_is_checked_whatever_it_is_called(tmp_path: Path) -> None:
@@ -265,3 +257,16 @@ def test_a_deprecated_name_is_found_without_running_anything(tmp_path: Path, tex
 def test_a_namesake_in_another_library_is_not_deprecated(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("from mylib.cuda.amp import GradScaler\nscaler = GradScaler()\n")
     assert check_paths([str(tmp_path)]).findings == ()
+
+
+def test_what_two_scripts_find_in_a_module_they_share_is_one_finding(tmp_path: Path) -> None:
+    head, loop = WRONG.split("    for x, y in loader:\n")
+    (tmp_path / "shared.py").write_text(
+        "from torch.nn.utils import clip_grad_norm_\n\n\n"
+        f"def run(model, loader, optimizer, scaler):\n    for x, y in loader:\n{loop}"
+    )
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text(
+            f"from shared import run\n{head}    run(model, loader, optimizer, scaler)\n"
+        )
+    assert codes(check_paths([str(tmp_path)])) == [("shared.py", 7, "AMP101")]

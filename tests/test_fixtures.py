@@ -12,6 +12,7 @@ from ampcheck.check import Options, check_paths, traces_of
 from ampcheck.events import Step
 from ampcheck.finding import Finding
 from ampcheck.replay import compare, replay
+from ampcheck.report.place import located
 from ampcheck.rule import Rule
 from ampcheck.trace import Trace
 from tests.expectations import FIXTURES, Place, expected, fixture_files, is_right, label
@@ -24,13 +25,11 @@ FEWER_SHAPES = frozenset({"AMP900", "AMP902"})
 NO_SHAPES = frozenset({"AMP903"})
 
 
-def findings_in(path: Path) -> tuple[Finding, ...]:
-    return tuple(f for f in check_paths([str(path)], options=CERTAIN).findings if f.verdict == "certain")
-
-
 @pytest.mark.parametrize("path", fixture_files(), ids=label)
 def test_the_findings_are_exactly_the_expected_ones(path: Path) -> None:
-    found = Counter(Place(finding.site.line, finding.code) for finding in findings_in(path))
+    report = check_paths([str(path)], options=CERTAIN)
+    places = [(located(finding.site, report.notebooks), finding.code) for finding in report.findings]
+    found = Counter(Place(at.line, code, at.cell) for at, code in places)
     assert dict(found) == dict.fromkeys(expected(path), 1)
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "SCALERS",
     "SCALER_FACTORIES",
     "SCHEDULERS",
+    "SCHEDULER_PACKAGES",
     "WRAPPERS",
     "autocast_dtype",
     "deprecated",
@@ -96,6 +97,9 @@ SCHEDULERS: dict[str, Literal["updates", "epochs", "metric", "unknown"]] = {
     "get_polynomial_decay_schedule_with_warmup": "updates",
     "get_constant_schedule": "updates",
 }
+
+# Other packages whose schedulers are torch's, with a function of their own for the rate.
+SCHEDULER_PACKAGES = ("transformers.", "diffusers.", "pytorch_transformers.")
 
 WRAPPERS: dict[str, str] = {
     "DistributedDataParallel": "ddp",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
@@ -13,6 +15,8 @@ from ampcheck.lowering.statements import Statements
 from ampcheck.source import Source, Unreadable
 
 __all__ = ["lower"]
+
+EMPTY_CONTINUATION = re.compile(r"\\(?=\n[ \t]*(?:\n|\Z))")
 
 
 def lower(
@@ -41,13 +45,26 @@ def lower(
         raise source.refusal or Unreadable(f"not Python: {str(error)[:200]}") from None
 
 
+def _parsed(text: str) -> cst.Module:
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError:
+        # Python lets an empty line end a continued one, libcst does not.
+        mended = EMPTY_CONTINUATION.sub(" ", text)
+        if mended == text:
+            raise
+        return cst.parse_module(mended)
+
+
 def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
     try:
-        module = cst.parse_module(segment.text)
+        module = _parsed(segment.text)
     except cst.ParserSyntaxError as error:
         # Python's own message is the better one: libcst lists every token that it could have gone on with.
         line = error.raw_line + segment.line - 1
-        raise source.refusal or Unreadable(f"not Python: line {line}: invalid syntax", line) from None
+        raise source.refusal or Unreadable(
+            f"not Python: {source.where(line)}: invalid syntax", line
+        ) from None
     # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.  Its
     # `resolve` would also walk the tree once more for the visitors that this provider does not have.
     positions = PositionProvider()._gen(MetadataWrapper(module, unsafe_skip_copy=True))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ampcheck.events import Site
 from ampcheck.finding import Finding, Replay, Report
+from ampcheck.notebook import Cells
 from ampcheck.report.line import Line
+from ampcheck.report.place import located
 from ampcheck.report.story import story
 
 __all__ = ["lines", "plain_data"]
@@ -25,33 +28,34 @@ def plain_data(report: Report) -> dict[str, Any]:
     """The report as dictionaries, lists, strings and numbers."""
     return {
         "version": VERSION,
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [_finding(finding, report.notebooks) for finding in report.findings],
         "errors": [{"path": failure.path, "message": failure.message} for failure in report.failures],
         "files": report.files,
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    site = finding.site
+def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, Any]:
     return {
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity,
         "verdict": finding.verdict,
-        "path": site.path,
-        "line": site.line,
-        "column": site.column,
-        "end_line": site.end_line,
-        "end_column": site.end_column,
+        **_place(finding.site, notebooks),
         "message": finding.message,
         "condition": finding.condition,
-        "trace": [
-            {"line": at.line, "column": at.column, "path": at.path, "text": text}
-            for at, text in story(finding)
-        ],
+        "trace": [{**_place(at, notebooks, end=False), "text": text} for at, text in story(finding)],
         "replay": None if finding.replay is None else _replay(finding.replay),
         "fix": None,
     }
+
+
+def _place(site: Site, notebooks: Mapping[str, Cells], *, end: bool = True) -> dict[str, str | int]:
+    """Path, line and column; in a notebook the cell too, and lines within it."""
+    at = located(site, notebooks)
+    place: dict[str, str | int] = {"path": site.path, "line": at.line, "column": at.column}
+    if end:
+        place |= {"end_line": at.end_line, "end_column": at.end_column}
+    return place | ({"cell": at.cell} if at.cell else {})
 
 
 def _replay(replay: Replay) -> dict[str, Any]:

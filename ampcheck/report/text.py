@@ -9,11 +9,13 @@ train.py:42:9  AMP101 clip-before-unscale  error
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ampcheck.events import Site
 from ampcheck.finding import Finding, Replay, Report
+from ampcheck.notebook import Cells
 from ampcheck.report.line import Line, printable
+from ampcheck.report.place import located, place
 from ampcheck.report.story import story
 from ampcheck.report.summary import NOWHERE, summary
 
@@ -26,16 +28,15 @@ OUTCOMES = {"confirmed": "error", "refuted": "good", "inconclusive": "warning"}
 def lines(report: Report) -> Iterator[Line]:
     """The lines of a report: findings and the sum of it."""
     for finding in report.findings:
-        yield from _finding(finding)
+        yield from _finding(finding, report.notebooks)
         yield ()
     yield from summary(report)
 
 
-def _finding(finding: Finding) -> Iterator[Line]:
-    site = finding.site
+def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
     possible = ", possible" if finding.verdict == "possible" else ""
     yield (
-        (f"{site.path}:{site.line}:{site.column}", "place"),
+        (place(finding.site, notebooks), "place"),
         (f"  {finding.code} ", "code"),
         (finding.name, "code"),
         (f"  {finding.severity}{possible}", finding.severity),
@@ -43,20 +44,17 @@ def _finding(finding: Finding) -> Iterator[Line]:
     yield ((f"  {finding.message}", ""),)
     if finding.condition:
         yield (("  when ", "dim"), (finding.condition, ""))
-    yield from _frames(finding)
+    yield from _frames(finding, notebooks)
     if finding.hint:
         yield (("  fix: ", "good"), (finding.hint, ""))
     if finding.replay:
         yield _replay(finding.replay)
 
 
-def _frames(finding: Finding) -> Iterator[Line]:
-    rows = [(step.site, _source(step.site), step.text) for step in story(finding)]
+def _frames(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+    rows = [(step.site, _source(step.site, notebooks), step.text) for step in story(finding)]
     rows = [row for row in rows if row[1]]
-    labels = [
-        str(site.line) if site.path == finding.site.path else f"{site.path}:{site.line}"
-        for site, _, _ in rows
-    ]
+    labels = [_label(site, finding.site, notebooks) for site, _, _ in rows]
     gutter = max(map(len, labels), default=0)
     width = max((len(source) for _, source, text in rows if text), default=0)
     for label, (site, source, text) in zip(labels, rows, strict=True):
@@ -68,9 +66,20 @@ def _frames(finding: Finding) -> Iterator[Line]:
         )
 
 
-def _source(site: Site) -> str:
+def _label(site: Site, found: Site, notebooks: Mapping[str, Cells]) -> str:
+    """The line; with its cell or path where that is another than the finding's."""
+    if site.path != found.path:
+        return place(site, notebooks, column=False)
+    at = located(site, notebooks)
+    elsewhere = at.cell != located(found, notebooks).cell
+    return f"cell {at.cell}:{at.line}" if elsewhere else str(at.line)
+
+
+def _source(site: Site, notebooks: Mapping[str, Cells]) -> str:
     """The first line of a statement; "" where the file cannot be read (any more)."""
-    first = printable(linecache.getline(site.path, site.line).strip())
+    cells = notebooks.get(site.path)
+    line = cells.text(site.line) if cells is not None else linecache.getline(site.path, site.line)
+    first = printable(line.strip())
     if not first:
         return ""
     cut = first if len(first) <= WIDEST else first[: WIDEST - 2].rstrip() + " …"

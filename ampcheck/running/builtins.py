@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
+from ampcheck.library.torch import WRAPPERS
 from ampcheck.running import derivatives, emitting, iterators, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
@@ -248,6 +249,18 @@ def _getattr(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None
     return None
 
 
+def _isinstance(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """Whether a model is wrapped, where it was seen to be."""
+    model = given.args[0] if given.args else None
+    model = model.role if isinstance(model, v.Unknown) else model
+    if not isinstance(model, v.Model) or not model.wrapper or len(given.args) < 2:
+        return None
+    asked = given.args[1]
+    classes = asked.items if isinstance(asked, v.Seq) else [asked]
+    wrappers = [WRAPPERS.get(c.name.rsplit(".", 1)[-1]) for c in classes if isinstance(c, v.Lib)]
+    return v.Truth(True) if model.wrapper in wrappers else None
+
+
 def _partial(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     return v.Partial(given.args[0], tuple(given.args[1:]), given.keywords) if given.args else None
 
@@ -358,6 +371,7 @@ BUILTINS: dict[str, Builtin] = {
     "min": _extreme,
     "len": _len,
     "getattr": _getattr,
+    "isinstance": _isinstance,
     "partial": _partial,
     "div": _quotient,
     "mul": _product,

@@ -102,7 +102,8 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
     if kind == "optimizer":
         return roles.build_optimizer(machine, name, given.get(0, "params"), node)
     if kind == "scheduler":
-        return roles.build_scheduler(machine, name, given.all, node)
+        known = not isinstance(machine.evaluate_attribute(v.Instance(cls), "step"), v.Bound)
+        return roles.build_scheduler(machine, name, given.all, node, known)
     if AVERAGES.search(name):
         return roles.build_average(machine, name, node)
     instance = v.Instance(cls, machine.hint or "")

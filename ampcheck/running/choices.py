@@ -37,6 +37,10 @@ class Choices:
     varying: dict[str, Atom] = field(default_factory=dict)
     groups: dict[str, object] = field(default_factory=dict)
 
+    def suppose(self, atom: Atom, holds: bool) -> bool:
+        """An option without its other way: nothing can be learnt from a run that refuses its arguments."""
+        return self.invariant.setdefault(atom.text, holds)
+
     def decide(self, atom: Atom, tick: int, window: int) -> bool:
         """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length."""
         if atom.varying:

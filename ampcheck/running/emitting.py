@@ -153,12 +153,14 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             autocast=in_force(machine)[0],
         )
     )
-    for model, hook, of_gradient in list(machine.hooks):
+    for model, hook, of_gradient, picked in list(machine.hooks):
         if not models or overlaps([model], models):
             parameters = v.Parameters((model,), each=True, text=model)
             given: v.Value = v.Gradient(parameters) if of_gradient else parameters
+            before, machine.picked = machine.picked, picked
             result = machine.call(hook, [given], {}, p.Opaque(node.site))
             _edited(machine, result, node, "hook")
+            machine.picked = before
 
 
 def _note_batches(machine: Machine) -> None:
@@ -198,7 +200,15 @@ def edit(machine: Machine, gradient: v.Gradient, node: p.Node, by: str = "hand")
         case "":
             return
         case effect:
-            machine.emit(ev.Edit(site=node.site, effect=effect, owners=owners, factor=gradient.factor))
+            machine.emit(
+                ev.Edit(
+                    site=node.site,
+                    effect=effect,
+                    owners=owners,
+                    factor=gradient.factor,
+                    partial=machine.picked,
+                )
+            )
             if effect == "multiply" and gradient.factor.window:
                 for spelling in machine.setting.windows:
                     machine.setting.declared.setdefault(spelling, set()).add("division")

@@ -14,6 +14,7 @@ from ampcheck.running.importing import imported, starred
 from ampcheck.running.looping import bind_target
 from ampcheck.running.loops import run_for, run_while
 from ampcheck.running.machine import Infeasible, Machine, Signal
+from ampcheck.running.picking import picks_parameters
 from ampcheck.running.truth import atoms_of, is_decided, truth
 
 __all__ = ["execute"]
@@ -34,13 +35,19 @@ def _expression(machine: Machine, node: p.ExprStmt) -> None:
 
 def _if(machine: Machine, node: p.If) -> None:
     test = machine.evaluate(node.test)
+    picked = machine.picked
+    machine.picked = picked or picks_parameters(machine, node.test)
     if not is_decided(machine, test) and machine.merge_arms(node):
+        machine.picked = picked
         return
     # An uneventful run does not jump.
     body_leaves, else_leaves = _leaves(node.body), _leaves(node.orelse)
     leaning = None if body_leaves == else_leaves else else_leaves
     if _raises(node.body) != _raises(node.orelse):
         leaning = _raises(node.orelse)  # ``elif kind == "b": return b`` before ``else: raise``
+    refuses = len(node.body) == 1 and _raises(node.body) and not node.orelse
+    if refuses and isinstance(test, v.Atom) and not test.varying and machine.trial is None:
+        machine.choices.suppose(test, test.negated)
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test), leaning)
     if node in machine.layout.gates and any(g.boundary for g in guards):
         # Said of the code, not of this run: the test may never hold in it.
@@ -53,6 +60,8 @@ def _if(machine: Machine, node: p.If) -> None:
     # After ``if test: continue`` the rest of the iteration depends on the test too.
     if not (guards and (body_leaves or else_leaves)):
         del machine.guards[size:]
+    if not (body_leaves or else_leaves):
+        machine.picked = picked
 
 
 def _raises(body: tuple[p.Stmt, ...]) -> bool:

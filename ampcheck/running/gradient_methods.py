@@ -25,7 +25,7 @@ def on_parameters(machine: Machine, it: v.Value, name: str, given: Arguments, no
             if hook is not None:
                 machine.touch()
                 of_gradient = name == "register_hook"
-                machine.hooks += [(model, hook, of_gradient) for model in it.models]
+                machine.hooks += [(model, hook, of_gradient, machine.picked) for model in it.models]
             return v.NONE
         case "requires_grad_":
             value = given.get(0, "requires_grad")

@@ -48,7 +48,8 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
         detail = f"torch.optim.{last}" if lib.is_torch(name) else last
         return roles.build_optimizer(machine, detail, given.get(0, "params"), node)
     if last in lib.SCHEDULERS or (last.endswith(("LR", "Scheduler")) and "lr_scheduler" in name):
-        return roles.build_scheduler(machine, last, given.all, node)
+        is_known = lib.is_torch(name) or name.startswith(lib.SCHEDULER_PACKAGES)
+        return roles.build_scheduler(machine, last, given.all, node, is_known)
     if AVERAGES.search(last):
         return roles.build_average(machine, last, node)
     if last in lib.LOSSES:

@@ -54,7 +54,7 @@ def _iteration(
     machine: Machine, node: p.For | p.While, index: int, counted: bool, begin: Callable[[], None]
 ) -> bool:
     """One iteration; False when the loop was left by ``break``."""
-    size, guards = len(machine.path), len(machine.guards)
+    size, guards, picked = len(machine.path), len(machine.guards), machine.picked
     if counted:
         machine.path.append((node.site, index))
         if machine.is_over_batches(node):
@@ -70,6 +70,7 @@ def _iteration(
     finally:
         del machine.path[size:]
         del machine.guards[guards:]
+        machine.picked = picked
     return True
 
 

@@ -103,7 +103,9 @@ class Machine(ABC):
         self.no_grad = 0
         self.sheltered = 0  # tries with handlers around this place, inside the iteration
         self.frozen: set[str] = set()
-        self.hooks: list[tuple[str, v.Value, bool]] = []
+        self.hooks: list[tuple[str, v.Value, bool, bool]] = []
+        # Whether what runs is only for parameters that a test has picked out of a loop over them.
+        self.picked = False
         self.depth = 0
         self.trial: list[tuple[dict[Any, v.Value], Any, v.Value | None]] | None = None
         self.hint = ""

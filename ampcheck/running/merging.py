@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ampcheck.events import PLAIN
 from ampcheck.running import values as v
 from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.machine import Infeasible, Machine, MustFork, Signal
+from ampcheck.running.naming import names_window
 
 __all__ = ["join", "try_arm"]
 
@@ -49,8 +51,10 @@ def join(one: v.Value | None, other: v.Value | None) -> v.Value | None:
     """One value for two that no event can tell apart, None where they differ."""
     if one is other:
         return one
-    if one is None or other is None or type(one) is not type(other):
+    if one is None or other is None:
         return None
+    if type(one) is not type(other):
+        return _settled(one, other) or _settled(other, one)
     match one, other:
         case v.Unknown(), v.Unknown():
             return _unknowns(one, other)
@@ -62,6 +66,8 @@ def join(one: v.Value | None, other: v.Value | None) -> v.Value | None:
             same = (one.value, one.unit, one.counter) == (other.value, other.unit, other.counter)
             return one if same else None
         case v.Lib(name=a), v.Lib(name=b):
+            if a != b and not a.startswith("torch") and not b.startswith("torch"):
+                return v.Unknown(f"{a} or {b}"[:79])
             return one if a == b else None
         case v.Seq(items=a), v.Seq(items=b):
             if len(a) != len(b):
@@ -78,6 +84,17 @@ def join(one: v.Value | None, other: v.Value | None) -> v.Value | None:
             return v.GradientNorm(one.parameters, reads, one.unscaled and other.unscaled)
         case _:
             return None
+
+
+def _settled(plain: v.Value, unknown: v.Value) -> v.Value | None:
+    """An option that one arm sets to a literal is as unknown afterwards as it was before; a window's length is not."""
+    if not isinstance(plain, (v.Number, v.Truth, v.Const)) or not isinstance(unknown, v.Unknown):
+        return None
+    if unknown.flow is not None or unknown.role is not None or unknown.varying or names_window(unknown.text):
+        return None
+    if isinstance(plain, v.Number) and (plain.counter or plain.boundary or plain.unit != PLAIN):
+        return None
+    return unknown
 
 
 def _unknowns(one: v.Unknown, other: v.Unknown) -> v.Value | None:

@@ -64,12 +64,18 @@ def build_optimizer(
     return optimizer
 
 
-def build_scheduler(machine: Machine, cls: str, args: Iterable[v.Value], node: p.Node) -> v.Value:
-    """A learning-rate scheduler that is constructed here."""
+def build_scheduler(
+    machine: Machine, cls: str, args: Iterable[v.Value], node: p.Node, known: bool = False
+) -> v.Value:
+    """A learning-rate scheduler that is constructed here.
+
+    `known`: what its `step` does can be told.  Classes of projects have their own ideas, such as to set the rate of the
+    optimizer step that follows.
+    """
     found = tuple(a.id for a in map(role_of, args) if isinstance(a, v.Optimizer))
     counts = lib.SCHEDULERS.get(cls, "unknown")
     name = machine.hint or cls
-    role = Role(name, "scheduler", name, True, cls, site=node.site)
+    role = Role(name, "scheduler", name, known, cls, site=node.site)
     scheduler = v.Scheduler(machine.add_role(role), found, counts)
     machine.emit(ev.Build(site=node.site, kind="scheduler", role=scheduler.id, detail=cls))
     return scheduler

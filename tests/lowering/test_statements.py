@@ -11,7 +11,7 @@ import pytest
 from ampcheck import program as p
 from ampcheck.events import Site
 from ampcheck.lowering import lower
-from ampcheck.source import Source, Unreadable
+from ampcheck.source import Source, Unreadable, decode
 
 
 def lowered(text: str) -> p.Module:
@@ -307,3 +307,9 @@ def test_what_libcst_cannot_read_either_is_unreadable() -> None:
 def test_what_only_libcst_can_read_is_lowered_whole() -> None:
     source = Source("train.py", "import torch\nx.backward()\n", None)
     assert [type(s).__name__ for s in lower(source).body] == ["Import", "ExprStmt"]
+
+
+@pytest.mark.parametrize("text", ["x = loss.backward() \\\n   \ny = 1\n", "loss.backward() \\\n\n"])
+def test_an_empty_line_ends_a_continued_one(text: str) -> None:
+    module = lower(decode("train.py", text.encode()))
+    assert len(module.body) == 1

@@ -167,3 +167,48 @@ def test_scaled_is_the_unit_of_gradients_until_they_are_unscaled() -> None:
     bare = run("clip_grad_norm_(model.parameters(), 1.0)")
     record, _ = next(bare.of(Clip))
     assert record.before.buffer("optimizer").units == {SCALED.times(Unit(window=-1))}
+
+
+@pytest.mark.parametrize(
+    ("test", "picked"),
+    [
+        ("p.grad is not None", False),
+        ("p.requires_grad and p.grad is not None", False),
+        ("getattr(p, 'expert', False)", True),
+        ("'expert' in name", True),
+        ("p.grad is not None and name.endswith('bias')", True),
+        ("clip", False),
+    ],
+)
+def test_edits_of_parameters_that_a_test_picks_out(test: str, picked: bool) -> None:
+    explored = derive(f"""
+    def train(model, loader, clip):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            for name, p in model.named_parameters():
+                if {test}:
+                    p.grad.mul_(0.5)
+            for p in model.parameters():
+                p.grad.mul_(0.5)
+            optimizer.step()
+    """)
+    edits = [edit.partial for trace in explored.traces for _, edit in trace.of(Edit)]
+    assert set(edits[:2]) == {picked, False}
+
+
+def test_edits_after_a_test_that_goes_on_with_the_next_parameter() -> None:
+    explored = derive("""
+    def train(model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for x, y in loader:
+            model(x).mean().backward()
+            for name, p in model.named_parameters():
+                if "expert" not in name:
+                    continue
+                p.grad.mul_(0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+    """)
+    assert {edit.partial for trace in explored.traces for _, edit in trace.of(Edit)} == {True}
