@@ -258,7 +258,9 @@ def _isinstance(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | N
     asked = given.args[1]
     classes = asked.items if isinstance(asked, v.Seq) else [asked]
     wrappers = [WRAPPERS.get(c.name.rsplit(".", 1)[-1]) for c in classes if isinstance(c, v.Lib)]
-    return v.Truth(True) if model.wrapper in wrappers else None
+    # "fsdp1?" and the like are FSDP all the same; `fully_shard` works in place and has no class to ask for.
+    kind = "fsdp" if model.wrapper.startswith("fsdp1") else model.wrapper
+    return v.Truth(True) if kind in wrappers else None
 
 
 def _partial(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
