@@ -10,7 +10,7 @@ from ampcheck import program as p
 from ampcheck import registry
 from ampcheck.checkpoints import with_checkpoints
 from ampcheck.configurations import configurations_of, precision_traces
-from ampcheck.events import Deprecated, Site
+from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
 from ampcheck.importers import SKIPPED, Importers
@@ -21,6 +21,7 @@ from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
+from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
 from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
@@ -206,7 +207,7 @@ def _truncated(exploration: Exploration, rules: Sequence[Rule]) -> Iterator[Find
 
 
 def _declarations(module: p.Module) -> Iterator[Trace]:
-    """Each use of a deprecated name, as a trace of its own."""
+    """What holds without running anything, each as a trace of its own: deprecated names, recomputes by hand."""
     imports: dict[str, str] = {}
     for node in p.walk(*module.body):
         if isinstance(node, p.Import):
@@ -215,8 +216,15 @@ def _declarations(module: p.Module) -> Iterator[Trace]:
             name = _dotted(node.func, imports)
             instead = deprecated(name) if name else None
             if name and instead:
-                event = Deprecated(site=node.site, name=name, instead=instead)
-                yield Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
+                yield _declared(Deprecated(site=node.site, name=name, instead=instead))
+        elif isinstance(node, p.ClassDef) and FUNCTION in (_dotted(base, imports) for base in node.bases):
+            again = bare_recompute(node)
+            if again is not None and uses_autocast(module.body):
+                yield _declared(Recompute(site=again.site, function=node.name))
+
+
+def _declared(event: Event) -> Trace:
+    return Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
 
 
 def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:

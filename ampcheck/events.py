@@ -36,6 +36,7 @@ __all__ = [
     "Precision",
     "Read",
     "ReadScale",
+    "Recompute",
     "Reduce",
     "ResultTest",
     "ScheduleStep",
@@ -116,14 +117,18 @@ PLAIN = Unit()
 class Forward:
     """One pass through a model on the way to a loss (not an event of its own: it travels with the loss).
 
-    `wrapper` is how the model is wrapped ("ddp", "fsdp" or ""); `bypassed` says that the pass went around the
-    wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.
+    `wrapper` is how the model is wrapped ("ddp", "fsdp...", see `Build`, or ""); `bypassed` says that the pass went
+    around the wrapper (``ddp.module(x)``); `synced` is false when the pass ran inside ``no_sync``.
+    `autocast` is the dtype of the autocast that the pass ran under ("?" when unknown, "" for none), `option` the test
+    that enables it, where this run has not decided it.
     """
 
     model: str
     wrapper: str = ""
     bypassed: bool = False
     synced: bool = True
+    autocast: str = ""
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,8 @@ class Backward(Event):
 
     `assumed` names those owners that are reached only as far as one can tell (several optimizers, and a loss
     whose origin is unknown).  `synced` is false inside ``no_sync`` or with a hand-written switch off.
-    `micro` numbers the micro-batch within the run, from 0.
+    `micro` numbers the micro-batch within the run, from 0.  `autocast` is that which the backward itself runs under,
+    as for a `Forward`.
     """
 
     loss: Loss
@@ -156,6 +162,7 @@ class Backward(Event):
     micro: int
     assumed: tuple[str, ...] = ()
     synced: bool = True
+    autocast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,17 +177,22 @@ class Unscale(Event):
 class Clip(Event):
     """Gradients are bounded: by total norm, by value, or by code that does the same by hand.
 
-    `whole` is false when only some of the owners' parameters are clipped; `per_parameter` when a loop clips each
-    parameter or layer on its own norm with the whole threshold.  `threshold` is None when it is not a literal.
+    `by` is "model" for FSDP's own ``model.clip_grad_norm_``.  `whole` is false when only some of the owners' parameters
+    are clipped; `per_parameter` when a loop clips each parameter or layer on its own norm with the whole threshold.
+    `threshold` is None when it is not a literal.
+    `exhausted`: it is given an iterator that was consumed there before, so that it finds no parameters at all;
+    `assumed` that the iterator may have been made anew since.
     """
 
     style: Literal["norm", "value"]
     owners: tuple[str, ...]
-    by: Literal["torch", "hand", "hook"] = "torch"
+    by: Literal["torch", "hand", "hook", "model"] = "torch"
     threshold: float | None = None
     whole: bool = True
     per_parameter: bool = False
     error_if_nonfinite: bool = False
+    exhausted: Site | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +216,13 @@ class Read(Event):
 
     `use` says what for: it is "shown" (logged), "tested" (a branch depends on it), "kept" for code that is not to be
     seen, or the coefficient of a "clip"; empty where it is only tested for finiteness, or never looked at.
+    `exhausted` and `assumed` are those of a clip: what is read is nothing.
     """
 
     owners: tuple[str, ...]
     use: Literal["", "shown", "tested", "kept", "clip"] = "shown"
+    exhausted: Site | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +348,12 @@ class Convert(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build(Event):
-    """A scaler, optimizer, scheduler, average or wrapper is constructed."""
+    """A scaler, optimizer, scheduler, average or wrapper is constructed.
+
+    `detail` is the class; of a wrapper "ddp", "fsdp" (of an unknown make), "fsdp1", "fsdp1?" (the sharding strategy
+    is not known) or "fsdp1 NO_SHARD", each of the last three with " use_orig_params" (or " use_orig_params?", not
+    known) where it keeps the parameters, or "fsdp2".
+    """
 
     kind: Literal["scaler", "optimizer", "scheduler", "average", "wrapper"]
     role: str
@@ -357,6 +377,17 @@ class Checkpoint(Event):
 
     optimizers: tuple[str, ...]
     sure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompute(Event):
+    """The backward of an ``autograd.Function`` recomputes its forward, outside autocast.
+
+    `autocast` is the dtype of the autocast that its forward ran under, "" where none can be seen; `function` its class.
+    """
+
+    function: str
+    autocast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ OBSERVED = {
     "saved-scale": "the loss scale that is saved",
     "syncs": "the all-reduces per window",
     "divergence": "whether ranks end with different gradients",
+    "dtype": "the dtype of a recompute",
+    "shards": "scale, steps, gradients and parameters of two processes that each hold a shard",
     "gradient": "the gradient at the optimizer's step",
     "clip-norm": "the norm handed to the clip",
     "read-norm": "the norm that is inspected",

@@ -41,6 +41,7 @@ Observable = Literal[
     "saved-scale",  # loss scale in a state_dict
     "syncs",  # all-reduces per window
     "divergence",  # ranks end with different gradients at the step
+    "shards",  # scale, steps, gradient and parameters, on two processes that each hold a shard
     "gradient",  # gradient at the optimizer's step (step pre-hook): ratio and cosine
     "clip-norm",  # norm handed to the clip
     "read-norm",  # norm inspected
@@ -48,6 +49,7 @@ Observable = Literal[
     "skip-test",  # what the code's own test says of each step: done or skipped
     "decay",  # updates of a moving average per optimizer step
     "windows",  # micro-batches per optimizer step
+    "dtype",  # that of a recompute
     "parameters",  # final parameters (also: not finite)
 ]
 OBSERVABLES: tuple[str, ...] = Observable.__args__  # type: ignore[attr-defined]

@@ -61,7 +61,8 @@ class Record:
 class Role:
     """An object that plays a part.  `known` is false when only its name tells what it is.
 
-    `kind`: scaler, optimizer, scheduler, model, average.  `detail`: the class, or for a model its wrapper.
+    `kind`: scaler, optimizer, scheduler, model, average.  `detail`: the class, or for a model its wrapper ("ddp",
+    "fsdp", "fsdp1", "fsdp1?", "fsdp1 NO_SHARD", "fsdp2": see `events.Build`).
     `models`: whose parameters an optimizer holds, empty when unknown.  `partial`: it holds only some of them.
     `engine`: the library's engine that owns it ("deepspeed-zero1"), "" for nobody's.
     `given`: the caller handed it in.

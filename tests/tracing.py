@@ -130,6 +130,7 @@ def backward(
     assumed: Sequence[str] = (),
     synced: bool = True,
     micro: int = -1,
+    autocast: str = "",
 ) -> Item:
     """``scaler.scale(loss / k).backward()``; `divided` is how often by K, `parts` overrides the unit."""
     unit = part(*([scaler] if scaler else []), window=-int(divided), world=world)
@@ -140,6 +141,7 @@ def backward(
         micro=micro,
         assumed=tuple(assumed),
         synced=synced,
+        autocast=autocast,
         site=_site(),
     )
     return Item(event)
@@ -153,14 +155,19 @@ def unscale(optimizer: str = "optimizer", scaler: str = "scaler") -> Item:
 def clip(
     *owners: str,
     style: Literal["norm", "value"] = "norm",
-    by: Literal["torch", "hand", "hook"] = "torch",
+    by: Literal["torch", "hand", "hook", "model"] = "torch",
     threshold: float | None = 1.0,
     whole: bool = True,
     per_parameter: bool = False,
     error_if_nonfinite: bool = False,
     nothing: bool = False,
+    exhausted: Item | None = None,
+    assumed: bool = False,
 ) -> Item:
-    """``clip_grad_norm_``, of the default optimizer unless owners are named or `nothing` is left to clip."""
+    """``clip_grad_norm_``, of the default optimizer unless owners are named or `nothing` is left to clip.
+
+    `exhausted`: what has consumed the iterator that it is given.
+    """
     event = ev.Clip(
         style=style,
         owners=() if nothing else owners or ("optimizer",),
@@ -169,6 +176,8 @@ def clip(
         whole=whole,
         per_parameter=per_parameter,
         error_if_nonfinite=error_if_nonfinite,
+        exhausted=exhausted.event.site if exhausted else None,
+        assumed=assumed,
         site=_site(),
     )
     return Item(event)

@@ -9,6 +9,8 @@ __all__ = [
     "CLIPS",
     "DEPRECATED",
     "ENGINES",
+    "FSDP1",
+    "FSDP2",
     "LOSSES",
     "OPTIMIZERS",
     "REDUCING_OPTIMIZERS",
@@ -18,6 +20,7 @@ __all__ = [
     "SCHEDULERS",
     "SCHEDULER_PACKAGES",
     "WRAPPERS",
+    "autocast_dtype",
     "deprecated",
     "is_torch",
 ]
@@ -104,8 +107,14 @@ WRAPPERS: dict[str, str] = {
     "DistributedDataParallel": "ddp",
     "FullyShardedDataParallel": "fsdp",
     "FSDP": "fsdp",
+    "fully_shard": "fsdp",
     "DataParallel": "",
 }
+
+# Which of them are torch's own FSDP1 (`torch.distributed.fsdp.FullyShardedDataParallel`) and FSDP2 (`fully_shard`,
+# which works in place); `torch.distributed._composable.fully_shard` is neither.
+FSDP1 = ("torch.distributed.fsdp", "torch.distributed._fsdp")
+FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
 CLIPS: dict[str, Literal["norm", "value"]] = {
     "clip_grad_norm_": "norm",
@@ -186,6 +195,16 @@ DEPRECATED: dict[str, str] = {
     "torch.cpu.amp.GradScaler": 'torch.amp.GradScaler("cpu", ...)',
     "torch.cpu.amp.autocast": 'torch.amp.autocast("cpu", ...)',
 }
+
+
+def autocast_dtype(device: str, dtype: str | None) -> str:
+    """What autocast casts to: what it is told, else the device's default; "" when that is not known."""
+    if dtype is None:
+        return {"cuda": "float16", "cpu": "bfloat16"}.get(device, "")
+    if not dtype.startswith("torch."):
+        return ""
+    last = dtype.rsplit(".", 1)[-1]
+    return {"half": "float16"}.get(last, last)
 
 
 def deprecated(name: str) -> str | None:

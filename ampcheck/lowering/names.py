@@ -38,6 +38,7 @@ EVENT_NAMES = frozenset(
         "register_post_accumulate_grad_hook",
         "DistributedDataParallel",
         "FullyShardedDataParallel",
+        "fully_shard",
         "update_parameters",
         "scaler.state_dict",
     }

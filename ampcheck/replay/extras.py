@@ -41,11 +41,17 @@ def extras(
             reductions.append(replace(event, owners=owners))
         elif isinstance(event, ev.Clip):
             owners = owners if fresh else _meant(trace, records, clipped, optimizers)
-            event = replace(event, owners=owners, per_parameter=False, error_if_nonfinite=False)
+            event = replace(
+                event, owners=owners, per_parameter=False, error_if_nonfinite=False, exhausted=None
+            )
             if event not in before:
                 before.append(event)
         elif fresh:
-            before.append(replace(event, owners=owners))
+            event = replace(event, owners=owners)
+            if isinstance(event, ev.Read):
+                event = replace(event, exhausted=None)
+            if event not in before:
+                before.append(event)
         elif isinstance(event, ev.Read):
             after.append(replace(event, owners=owners))
     return (*reductions, *before), tuple(after)

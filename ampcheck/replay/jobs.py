@@ -9,7 +9,7 @@ from ampcheck.events import Checkpoint
 from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
 from ampcheck.replay.resuming import resumed
-from ampcheck.replay.script import cast, write
+from ampcheck.replay.script import cast, corrected, sharding, write
 from ampcheck.replay.unfolding import unfold
 from ampcheck.trace import Trace
 
@@ -20,6 +20,7 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
     """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
     if needed and isinstance(trace.records[needed[0]].event, Checkpoint):
         return resumed(trace, oracle)
+    oracle = tuple(oracle)
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
@@ -27,13 +28,15 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
     loop, _ = references(normal, normal.records)
     members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
 
+    shards = oracle == ("shards",)
     places = [unfolded.places.get(n, 0) for n in needed]
 
     def scripts(stop: int | None) -> dict[str, Any]:
         _, acceptable = references(normal, until(normal, stop))
+        mine, right = (sharding(user, members, correct) for correct in (False, True)) if shards else ([], [])
         return {
-            "user": write(user, user_acts(until(user, stop)), members),
-            "references": [(r.name, write(normal, r.acts, members)) for r in acceptable],
+            "user": mine + write(user, user_acts(until(user, stop)), members),
+            "references": [(r.name, right + corrected(write(normal, r.acts, members))) for r in acceptable],
         }
 
     return {

@@ -13,7 +13,7 @@ from typing import Any
 
 from ampcheck.replay.factors import Known, number
 from ampcheck.replay.observe import Observed, deviations, norm
-from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, Scenario
+from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, SHARDS, Scenario
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.wording import Wording, describe, differing
 
@@ -24,6 +24,7 @@ Execute = Callable[[Cast, Sequence[Op], Scenario], Observed]
 UNITS = next(s for s in SCENARIOS if s.name == "units")
 
 OF_RANKS = frozenset({"syncs", "divergence"})
+OF_SHARDS = ("scale", "steps", "gradient", "parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Scripts:
 class Job:
     """All that is needed to judge one witness.  `excerpt` is its first windows, `whole` the whole run.
 
-    `bfloat16`: no loss scale is needed, so that a correct one would never move.
+    `bfloat16`: no loss scale is needed, so that a correct one would never move.  `shards`: the oracle is
+    "shards", which stands for several observables on two processes that each hold a shard.
     """
 
     members: Cast
@@ -46,16 +48,19 @@ class Job:
     whole: Scripts
     oracle: tuple[str, ...]
     bfloat16: bool = False
+    shards: bool = False
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Job:
         """A job from plain data."""
+        shards = "shards" in data["oracle"] and len(data["oracle"]) == 1
         return cls(
             data["members"],
             Scripts(**data["excerpt"]),
             Scripts(**data["whole"]),
-            tuple(data["oracle"]),
+            OF_SHARDS if shards else tuple(data["oracle"]),
             data["bfloat16"],
+            shards,
         )
 
 
@@ -136,6 +141,9 @@ def _trials(job: Job, execute: Execute) -> Iterator[_Trial]:
 
 
 def _scenarios(job: Job) -> Iterator[Scenario]:
+    if job.shards:
+        yield from (s for s in SHARDS if job.members["scalers"] or not s.scaled)
+        return
     several = bool(job.members["wrapped"] or job.members["reduced"])
     ranked = bool(OF_RANKS.intersection(job.oracle)) and several
     if ranked:

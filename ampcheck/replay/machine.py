@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ampcheck.replay.observe import Observed, Vector
+from ampcheck.replay.recompute import recomputed
 from ampcheck.replay.scenarios import THRESHOLD, Scenario, gradient
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.stage import Stage, Wrapper, values
@@ -115,9 +116,7 @@ class Machine(Stage):
     def finish(self) -> Observed:
         """What was observed, with the parameters and scales at the end."""
         self._sample_scales(self.scalers)
-        self.seen.parameters = {
-            name: values(p.detach() for p in self.models[name].parameters()) for name in self.optimizers
-        }
+        self.seen.parameters = {name: self.weights(name) for name in self.optimizers}
         return self.seen
 
     def _sample_scales(self, names: Iterable[str]) -> None:
@@ -166,6 +165,9 @@ class Machine(Stage):
         self.seen.rates[name].append(float(self.optimizers[name].param_groups[0]["lr"]))
 
     # --- operations ---
+
+    def _do_shard(self, op: Op) -> None:
+        """One rank alone holds everything."""
 
     def _gradients(self, op: Op, owner: str) -> Tensor:
         """The true gradients of a backward, one row for each part of the loss."""
@@ -218,8 +220,9 @@ class Machine(Stage):
             self.scalers[op["scaler"]].unscale_(self.optimizers[op["optimizer"]])
 
     def _do_clip(self, op: Op) -> None:
-        self.norms_finite = self._are_finite(op["owners"])
-        chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in op["owners"]]
+        owners = [] if op["empty"] else op["owners"]  # an iterator that has been consumed
+        self.norms_finite = self._are_finite(owners)
+        chosen = [list(self.models[o].parameters())[: None if op["whole"] else 1] for o in owners]
         parameters = [p for group in chosen for p in group]
         for group in [[p] for p in parameters] if op["each"] else [parameters]:
             if op["style"] == "value":
@@ -246,8 +249,9 @@ class Machine(Stage):
                     torch.nan_to_num_(grad)
 
     def _do_read(self, op: Op) -> None:
-        self.norms_finite = self._are_finite(op["owners"])
-        grads = list(self.grads(op["owners"]))
+        owners = [] if op["empty"] else op["owners"]
+        self.norms_finite = self._are_finite(owners)
+        grads = list(self.grads(owners))
         total = float(torch.cat([g.flatten().float() for g in grads]).norm()) if grads else 0.0
         self.seen.read_norm.append((op["micro"], total))
 
@@ -329,6 +333,9 @@ class Machine(Stage):
     def _do_convert(self, op: Op) -> None:
         for owner in op["owners"]:
             self.models[owner].to(getattr(torch, op["dtype"]))
+
+    def _do_recompute(self, op: Op) -> None:
+        self.seen.dtype.append(recomputed(self.device, getattr(torch, op["dtype"]), op["restores"]))
 
     def _do_deprecated(self, op: Op) -> None:
         operator.attrgetter(op["name"].removeprefix("torch."))(torch)(*DEPRECATED[op["name"]])

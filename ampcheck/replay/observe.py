@@ -27,7 +27,7 @@ class Observed:
     `gradient` and `rates` at each, `carried` the gradient there before it was unscaled, `windows` the micro-batches
     since the previous step, `skip_test` what a test of its outcome found: what was so, and what the code took for it.
     `scale`, by scaler, is relative to its first value and sampled wherever it scales a loss
-    and at the end.  `clip_norm`, `read_norm` and the norm of a
+    and at the end.  `dtype` is that of each recompute.  `clip_norm`, `read_norm` and the norm of a
     `derivative` come with their micro-batch.  `syncs` counts all-reduces by owner;
     `saved_scale` is the scale in a scaler's state, relative as well, with its micro-batch.
     `divergence` is the largest difference between ranks at a step.
@@ -48,6 +48,7 @@ class Observed:
     carried: dict[str, list[Vector]] = field(default_factory=dict)
     clip_norm: list[tuple[int, float]] = field(default_factory=list)
     read_norm: list[tuple[int, float]] = field(default_factory=list)
+    dtype: list[str] = field(default_factory=list)
     derivative: list[tuple[int, float]] = field(default_factory=list)
     skip_test: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     decay: dict[str, int] = field(default_factory=dict)
@@ -91,9 +92,11 @@ def deviations(user: Observed, reference: Observed) -> frozenset[str]:
         "saved-scale": _readings(user.saved_scale, reference.saved_scale, stopped),
         "syncs": user.syncs != reference.syncs and not stopped,
         "divergence": user.divergence > max(TOLERANCE, 2 * reference.divergence),
+        "shards": False,  # stands for others, see `ampcheck.replay.judge`
         "gradient": _vectors(user.gradient, reference.gradient, stopped),
         "clip-norm": _readings(user.clip_norm, reference.clip_norm, stopped),
         "read-norm": _readings(user.read_norm, reference.read_norm, stopped),
+        "dtype": user.dtype != reference.dtype and not stopped,
         "derivative": _readings(user.derivative, reference.derivative, stopped),
         "skip-test": any(_is_blind(tests) for tests in user.skip_test.values()),
         "decay": user.decay != reference.decay and not stopped,

@@ -183,7 +183,7 @@ def _kept(trace: Trace, records: Sequence[Record], optimizers: tuple[str, ...]) 
     first_step = next((r.index for r, _ in trace.of(ev.Step)), 0)
     for record in records:
         match record.event:
-            case ev.Update(explicit=True):
+            case ev.Update(explicit=True) | ev.Recompute():
                 yield record.index
             case ev.ResultTest() | ev.Differentiate():
                 yield record.index

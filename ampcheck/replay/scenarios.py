@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CONTROLS", "RANKS", "SCENARIOS", "THRESHOLD", "Scenario", "gradient"]
+__all__ = ["CONTROLS", "RANKS", "SCENARIOS", "SHARDS", "THRESHOLD", "Scenario", "gradient"]
 
 THRESHOLD = 1.0
 """M, whatever the user's threshold is: gradients are chosen to match."""
@@ -56,6 +56,12 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 RANKS = Scenario("ranks", "irregular", ranks=WORLD)
 """Two ranks under DistributedDataParallel, each with gradients of its own."""
+
+SHARDS: tuple[Scenario, ...] = (
+    Scenario("shards", "irregular", ranks=WORLD),
+    Scenario("shards, overflow", "irregular", ranks=WORLD, scaled=True, infinite=0),
+)
+"""Two processes that each hold a shard of every model; in the second an overflow that lies in one shard."""
 
 CONTROLS: tuple[Scenario, ...] = (
     Scenario("S = 1", "documents", scale=1.0),

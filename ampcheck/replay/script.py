@@ -11,7 +11,7 @@ from ampcheck.replay.practice import Loop
 from ampcheck.replay.unfolding import NEGATIONS
 from ampcheck.trace import Trace
 
-__all__ = ["Cast", "Op", "cast", "write"]
+__all__ = ["Cast", "Op", "cast", "corrected", "sharding", "write"]
 
 Op = dict[str, Any]
 Cast = dict[str, Any]
@@ -102,9 +102,9 @@ def _is_wrapped(trace: Trace, loss: ev.Loss, owner: str) -> bool:
     models = _models(trace, owner)
     passes = [f for f in loss.forwards if not models or f.model in models]
     if passes:
-        return any(f.wrapper in ("ddp", "fsdp") for f in passes)
+        return any(f.wrapper.startswith(("ddp", "fsdp")) for f in passes)
     kinds = {r.id: r.detail for r in trace.roles_of("model")}
-    return any(kinds.get(m) in ("ddp", "fsdp") for m in models or kinds)
+    return any(kinds.get(m, "").startswith(("ddp", "fsdp")) for m in models or kinds)
 
 
 def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
@@ -123,6 +123,38 @@ def write(trace: Trace, acts: Iterable[Act], members: Cast) -> list[Op]:
                 op["if"] = conditions
             ops.append(op)
     return ops
+
+
+def sharding(trace: Trace, members: Cast, correct: bool) -> list[Op]:
+    """How the models are sharded, as the first operation of a script; none where no model is.
+
+    As the loop does it, or `correct`: optimizers after sharding, a scaler that asks all ranks, FSDP's own clip.
+    """
+    owners: dict[str, str] = {}
+    early: list[str] = []
+    keeping: list[str] = []
+    built = {r.event.role: r.index for r in trace.records if isinstance(r.event, ev.Build)}
+    for owner in members["owners"]:
+        models = _models(trace, owner)
+        for record in trace.records:
+            event = record.event
+            if not (isinstance(event, ev.Build) and event.kind == "wrapper" and event.role in models):
+                continue
+            if event.detail.startswith("fsdp"):
+                owners[owner] = event.detail[:5]
+                keeping += [owner] if event.detail.endswith("use_orig_params") else []
+                early += [owner] if built.get(owner, record.index) < record.index else []
+    plain = [s for s in members["scalers"] if s in trace.roles and trace.roles[s].detail == "GradScaler"]
+    if not owners:
+        return []
+    op: Op = {"do": "shard", "owners": owners, "keeping": keeping, "micro": 0}
+    return [op | ({"early": [], "plain": []} if correct else {"early": early, "plain": plain})]
+
+
+def corrected(ops: Iterable[Op]) -> list[Op]:
+    """The same operations as a reference has them: clips of sharded models' own, recomputes that restore autocast."""
+    right = {"clip": {"own": True}, "recompute": {"restores": True}}
+    return [op | right.get(op["do"], {}) for op in ops]
 
 
 def _conditions(act: Act, members: Cast) -> list[Op]:
@@ -155,13 +187,15 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
                 "whole": event.whole,
                 "each": event.per_parameter,
                 "raises": event.error_if_nonfinite,
+                "empty": event.exhausted is not None,
+                "own": event.by == "model",
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
         case ev.Reduce(owners=owners):
             return {"do": "reduce", "owners": list(owners)}
-        case ev.Read(owners=owners):
-            return {"do": "read", "owners": list(owners)}
+        case ev.Read(owners=owners, exhausted=exhausted):
+            return {"do": "read", "owners": list(owners), "empty": exhausted is not None}
         case ev.Step(optimizer=optimizer, scaler=scaler, closure=closure, passed=passed):
             how = passed or ("keyword" if closure else "")
             return {"do": "step", "optimizer": optimizer, "scaler": scaler, "closure": how}
@@ -186,6 +220,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "build", "kind": kind, "role": role}
         case ev.Convert(model=model, dtype=dtype):
             return {"do": "convert", "owners": members["converted"].get(model, []), "dtype": dtype}
+        case ev.Recompute(autocast=dtype) if dtype:
+            return {"do": "recompute", "dtype": dtype, "restores": False}
         case ev.Deprecated(name=name):
             return {"do": "deprecated", "name": name}
         case _:
@@ -204,7 +240,7 @@ def _backward(trace: Trace, event: ev.Backward, act: Act, members: Cast, count: 
         if owner in members["wrapped"]:
             models = _models(trace, owner)
             found = [f for f in event.loss.forwards if not models or f.model in models]
-            sharded = any(f.wrapper == "fsdp" for f in found)  # it reads the switch in the backward
+            sharded = any(f.wrapper.startswith("fsdp") for f in found)  # it reads the switch in the backward
             synced = event.synced if sharded or not found else all(f.synced for f in found)
             passes[owner] = {"synced": synced, "bypassed": bool(found) and all(f.bypassed for f in found)}
     return {

@@ -106,6 +106,10 @@ class Stage:
         parameters = self.models[owner].parameters()
         return values(torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)
 
+    def weights(self, owner: str) -> Vector:
+        """An owner's parameters."""
+        return values(p.detach() for p in self.models[owner].parameters())
+
     def at_step(self, name: str) -> None:
         """Called from inside the real ``optimizer.step``."""
         raise NotImplementedError

@@ -23,6 +23,8 @@ SETTINGS = {
     "overflow of the second": "in an overflow run",
     "real overflow": "in a run that overflows until S is small enough",
     "ranks": "on two ranks",
+    "shards": "on two ranks that each hold a shard",
+    "shards, overflow": "on two ranks that each hold a shard, with an overflow in one of them",
 }
 
 
@@ -60,6 +62,9 @@ def _describe(observable: str, user: Observed, reference: Observed, known: Known
             return _schedule(user, reference)
         case "decay":
             return _counts("updates of the average", "decay", user.decay, reference.decay, windows)
+        case "dtype":
+            mine, right = (seen.dtype[0] if seen.dtype else "none" for seen in (user, reference))
+            return Wording(f"recompute in {mine}, expected {right}", {"dtype": mine, "dtype expected": right})
         case "syncs":
             return _counts("all-reduces", "syncs", user.syncs, reference.syncs, windows)
         case "divergence":

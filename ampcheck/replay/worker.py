@@ -31,8 +31,11 @@ def main() -> int:
         return 0
     _say(answers, {"device": device, "torch": torch.__version__})
     bench = _Bench(device)
-    for job in request["jobs"]:
-        _say(answers, {"id": job["id"], **_answer(job, bench)})
+    try:
+        for job in request["jobs"]:
+            _say(answers, {"id": job["id"], **_answer(job, bench)})
+    finally:
+        bench.close()
     return 0
 
 
@@ -46,6 +49,7 @@ class _Bench:
 
     def __init__(self, device: str) -> None:
         self.device = self.used = device
+        self.pair: Any = None
         self.done: dict[str, dict[str, Any]] = {}
 
     def __call__(self, members: Any, ops: Sequence[Any], scenario: Any) -> Any:
@@ -57,7 +61,9 @@ class _Bench:
         self.used = "cpu" if scenario.ranks > 1 else self.device
         key = json.dumps([members, ops, asdict(scenario)])
         if key not in self.done:
-            if scenario.ranks > 1:
+            if scenario.name.startswith("shards"):
+                observed = self._on_shards(members, ops, scenario)
+            elif scenario.ranks > 1:
                 from ampcheck.replay.ranks import execute_ranks
 
                 observed = execute_ranks(members, ops, scenario)
@@ -65,6 +71,23 @@ class _Bench:
                 observed = execute(members, ops, scenario, self.device)
             self.done[key] = observed.as_dict()
         return Observed(**self.done[key])
+
+    def _on_shards(self, members: Any, ops: Sequence[Any], scenario: Any) -> Any:
+        """On two processes, which are started when they are first needed, and anew after a failure."""
+        from ampcheck.replay.pair import Pair
+
+        self.pair = self.pair or Pair()
+        try:
+            return self.pair.execute(members, ops, scenario)
+        except RuntimeError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End what was started."""
+        if self.pair is not None:
+            self.pair.close()
+            self.pair = None
 
 
 def _answer(data: dict[str, Any], bench: _Bench) -> dict[str, Any]:

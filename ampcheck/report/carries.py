@@ -17,6 +17,8 @@ def carries(trace: Trace, record: Record) -> str:
     match record.event:
         case ev.Backward(reaches=owners, synced=synced):
             return _each(trace, record, owners, after=True) + ("" if synced else ", not synchronised")
+        case ev.Clip(exhausted=ev.Site()):
+            return "clips nothing: the iterator is exhausted"
         case ev.Clip():
             return _clip(record, record.event)
         case ev.Unscale(optimizer=optimizer):
@@ -25,6 +27,8 @@ def carries(trace: Trace, record: Record) -> str:
             return _step(trace, record, record.event)
         case ev.Edit(effect=effect, owners=owners):
             return f"{_EDITS[effect]}: {_each(trace, record, owners, after=True)}"
+        case ev.Read(exhausted=ev.Site()):
+            return "reads nothing: the iterator is exhausted"
         case ev.Read(owners=owners):
             return f"reads {_each(trace, record, owners)}"
         case ev.Reduce(owners=owners):
@@ -45,6 +49,10 @@ def carries(trace: Trace, record: Record) -> str:
             return f"autocast to {dtype}" if dtype else "autocast"
         case ev.Convert(model=model, dtype=dtype):
             return f"{model} becomes {dtype}"
+        case ev.Recompute(function=function):
+            return f"recomputes the forward of {function}, without autocast"
+        case ev.Build(role=role, kind="wrapper", detail=detail):
+            return f"wraps {role} in {detail.split()[0].rstrip('?').upper() if detail else 'a wrapper'}"
         case ev.Build(role=role, kind=kind):
             return f"builds the {kind} {role}"
         case ev.StateDict(scaler=scaler):

@@ -13,7 +13,8 @@ from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.importing import imported, member_of
-from ampcheck.running.machine import Frame, Machine
+from ampcheck.running.iterators import renewed
+from ampcheck.running.machine import Frame, Infeasible, Machine
 from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.role_methods import SAME
 from ampcheck.running.roles import as_model, wrapped
@@ -216,6 +217,8 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
                 value = machine.evaluate(statement.value)
             finally:
                 machine.frame, machine.hint = frame, hint
+            if method.node.name != "__init__":  # type: ignore[union-attr]
+                value = renewed(value)
             instance.attributes[name] = value
             return value
     finally:
@@ -309,8 +312,8 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
 
 
 def _looked_up(machine: Machine, entries: dict[object, v.Value], index: v.Unknown, node: p.Expr) -> v.Value:
-    """``{"fp16": torch.float16, ...}[args.dtype]``: one choice for each key."""
-    for key, value in list(entries.items())[:-1]:
+    """``{"fp16": torch.float16, ...}[args.dtype]``: one choice for each key, of which one must hold."""
+    for key, value in entries.items():
         literal = (
             v.Const(key) if isinstance(key, str) else v.Number(key) if isinstance(key, (int, float)) else None
         )
@@ -319,4 +322,6 @@ def _looked_up(machine: Machine, entries: dict[object, v.Value], index: v.Unknow
         holds, _ = truth(machine, compare(machine, "==", index, literal), node.site)
         if holds:
             return value
+    if all(isinstance(key, (str, int, float)) for key in entries):
+        raise Infeasible
     return list(entries.values())[-1]

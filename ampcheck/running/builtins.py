@@ -9,7 +9,7 @@ from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import PLAIN
 from ampcheck.library.torch import WRAPPERS
-from ampcheck.running import derivatives, emitting, norms, roles
+from ampcheck.running import derivatives, emitting, iterators, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
@@ -128,14 +128,44 @@ def _list(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     value = given.args[0]
     if isinstance(value, v.Seq):
         return v.Seq("list", list(value.items))
-    return value
+    iterators.consume(machine, value, node.site)
+    return iterators.kept(value) if isinstance(value, v.Parameters) else value
+
+
+def _collected(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``set(model.parameters())``; of anything else it is opaque."""
+    return _list(machine, given, node) if given.args and isinstance(given.args[0], v.Parameters) else None
+
+
+def _islice(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``islice(it, n)``: the items stay; what is left of an iterator afterwards is not known."""
+    value = _same_items(machine, given, node)
+    return iterators.kept(value) if isinstance(value, v.Parameters) else value
 
 
 def _filter(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     """``filter(lambda p: p.requires_grad, parameters)`` keeps all that has gradients."""
     if len(given.args) < 2:
         return None
-    return given.args[1]
+    return _lazily(machine, given.args[1], given.args[1])
+
+
+def _lazily(machine: Machine, value: v.Value, source: v.Value) -> v.Value:
+    """An iterator over a source, where it goes over parameters."""
+    return iterators.iterator_over(machine, value, [source]) if isinstance(value, v.Parameters) else value
+
+
+def _map(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``map(lambda q: q[1], model.named_parameters())``; over anything else it is opaque."""
+    source = given.args[1] if len(given.args) == 2 else None
+    if not isinstance(source, v.Parameters):
+        return None
+    each = v.Parameters(source.models, source.partial, True, source.text)
+    result = machine.call(given.args[0], [each], {}, node)
+    if isinstance(result, v.Parameters):
+        return _lazily(machine, v.Parameters(result.models, result.partial, False, result.text), source)
+    iterators.consume(machine, source, node.site)  # numbers of elements and the like: summed up at once
+    return v.Items("items", "a map", items=[result])
 
 
 def _next(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -148,7 +178,31 @@ def _next(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
 
 
 def _chain(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    return v.Items("zip", "chain", tuple(given.args))
+    links = [a for a in given.args if not _is_empty(a)]
+    parameters = roles.parameters_of(machine, v.Seq("list", links)) if links else None
+    if parameters is not None and parameters.models:
+        return iterators.iterator_over(machine, parameters, links)
+    return v.Items("zip", "chain", tuple(links))
+
+
+def _is_empty(value: v.Value) -> bool:
+    """An empty list, or a chain of them: what a chain begins with that parts are added to."""
+    match value:
+        case v.Seq(items=[]):
+            return True
+        case v.Items(kind="zip", text="chain", inner=()):
+            return True
+        case _:
+            return False
+
+
+def _chain_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``chain.from_iterable(groups)``."""
+    value = given.args[0] if given.args else None
+    parameters = roles.parameters_of(machine, value) if isinstance(value, v.Seq) else None
+    if value is None or parameters is None or not parameters.models:
+        return value
+    return iterators.iterator_over(machine, parameters, [value])
 
 
 def _number(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -204,7 +258,9 @@ def _isinstance(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | N
     asked = given.args[1]
     classes = asked.items if isinstance(asked, v.Seq) else [asked]
     wrappers = [WRAPPERS.get(c.name.rsplit(".", 1)[-1]) for c in classes if isinstance(c, v.Lib)]
-    return v.Truth(True) if model.wrapper in wrappers else None
+    # "fsdp1?" and the like are FSDP all the same; `fully_shard` works in place and has no class to ask for.
+    kind = "fsdp" if model.wrapper.startswith("fsdp1") else model.wrapper
+    return v.Truth(True) if kind in wrappers else None
 
 
 def _partial(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -295,17 +351,20 @@ BUILTINS: dict[str, Builtin] = {
     "reversed": _same_items,
     "compile": _same_items,
     "track": _same_items,
-    "islice": _same_items,
+    "islice": _islice,
     "unwrap_model": _same_items,
     "DataParallel": _same_items,
     "convert_sync_batchnorm": _same_items,
     "list": _list,
     "tuple": _list,
+    "set": _collected,
+    "sorted": _collected,
     "filter": _filter,
+    "map": _map,
     "next": _next,
     "chain": _chain,
     "itertools.chain": _chain,
-    "itertools.chain.from_iterable": _same_items,
+    "itertools.chain.from_iterable": _chain_of,
     "int": _number,
     "float": _number,
     "round": _number,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.running import roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.casting import in_force
 from ampcheck.running.classes import class_kind
 from ampcheck.running.describing import text_of
 from ampcheck.running.importing import imported
@@ -14,6 +16,7 @@ from ampcheck.running.libraries import call_library
 from ampcheck.running.machine import Machine
 from ampcheck.running.methods import call_method
 from ampcheck.running.opaque import AVERAGES, call_unseen
+from ampcheck.running.recomputing import FUNCTION, bare_recompute
 from ampcheck.running.role_methods import call_model
 
 __all__ = ["call_value"]
@@ -30,6 +33,8 @@ def call_value(
             if not isinstance(found, v.Lib):
                 return call_value(machine, found, args, kwargs, node)
             return call_library(machine, callee, given, node)
+        case v.Method(receiver=v.Class() as cls, name="apply") if _is_function(cls):
+            return _apply(machine, cls, given, node)
         case v.Method(receiver=receiver, name=name):
             result = call_method(machine, receiver, name, given, node)
             return (
@@ -58,6 +63,21 @@ def call_value(
             return v.Foreign(f"{text}()")
         case _:
             return call_unseen(machine, text_of(callee), given, node, callee)
+
+
+def _is_function(cls: v.Class) -> bool:
+    return any(isinstance(base, v.Lib) and base.name == FUNCTION for base in cls.bases)
+
+
+def _apply(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.Value:
+    """``Function.apply(...)``: what comes out of it is opaque; a backward that recomputes is an event here."""
+    again = bare_recompute(cls.node)
+    if again is not None and not machine.no_grad:
+        dtype, option = in_force(machine)
+        if dtype:
+            seen = "" if option or dtype == "?" else dtype
+            machine.emit(ev.Recompute(site=again.site, function=cls.node.name, autocast=seen))
+    return call_unseen(machine, f"{cls.node.name}.apply", given, node, v.Unknown(cls.node.name))
 
 
 def _called_unknown(machine: Machine, callee: v.Unknown, given: Arguments, node: p.Expr) -> v.Value:

@@ -6,6 +6,7 @@ from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.describing import flow_of, is_varying
+from ampcheck.running.iterators import consume, kept
 from ampcheck.running.machine import Machine
 
 __all__ = ["on_context", "on_dict", "on_iterable", "on_number", "on_reading", "on_sequence"]
@@ -35,6 +36,8 @@ def on_sequence(machine: Machine, it: v.Value, name: str, given: Arguments, node
         case "extend" if given.args:
             machine.touch()
             more = given.args[0]
+            consume(machine, more, node.site)
+            more = kept(more) if isinstance(more, v.Parameters) else more
             it.items.extend(more.items if isinstance(more, v.Seq) else [more])
             return v.NONE
         case "clear":

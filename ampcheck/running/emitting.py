@@ -11,8 +11,10 @@ from ampcheck.gradients import STEPPED
 from ampcheck.library.torch import REDUCING_OPTIMIZERS
 from ampcheck.running import norms
 from ampcheck.running import values as v
+from ampcheck.running.casting import in_force, settled
 from ampcheck.running.derivatives import used_in
 from ampcheck.running.describing import flow_of, text_of
+from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
@@ -162,11 +164,12 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     machine.emit(
         ev.Backward(
             site=node.site,
-            loss=ev.Loss(flow.parts, flow.reduction, flow.forwards),
+            loss=ev.Loss(flow.parts, flow.reduction, settled(machine, flow.forwards)),
             reaches=tuple(reaches),
             micro=machine.begin_micro(),
             assumed=tuple(assumed),
             synced=synced,
+            autocast=in_force(machine)[0],
         )
     )
     for model, hook, of_gradient, picked in list(machine.hooks):
@@ -245,9 +248,14 @@ def clip(
         given if isinstance(given, v.Parameters) else parameters_of(machine, given) if given else None
     )
     owners, whole = owners_of(machine, parameters)
+    empty = spent(given)
+    if empty is None:
+        consume(machine, given, node.site)
+    elif not owners and parameters and machine.optimizers():
+        owners = tuple(f"free:{m}" for m in parameters.models)
     bound = float(threshold.value) if isinstance(threshold, v.Number) else None
     if (bound is not None and (bound == float("inf") or bound <= 0)) or _is_infinite(threshold):
-        return norms.taken_from(machine, parameters, node)
+        return norms.taken_from(machine, parameters, node, empty)
     if owners and _is_scaled(threshold):
         # ``max_norm * scaler.get_scale()``: right for scaled gradients, which it changes by a plain number.
         machine.emit(ev.Edit(site=node.site, effect="multiply", owners=owners))
@@ -259,11 +267,13 @@ def clip(
                 site=node.site,
                 style="norm" if style == "norm" else "value",
                 owners=owners,
-                by="hook" if by == "hook" else "hand" if by == "hand" else "torch",
+                by=by,  # type: ignore[arg-type]
                 threshold=bound,
                 whole=whole,
                 per_parameter=style == "norm" and ((each and by == "torch") or (local and by == "hand")),
                 error_if_nonfinite=strict,
+                exhausted=empty.at if empty else None,
+                assumed=bool(empty and empty.guessed),
             )
         )
         declare(machine, "clip", owners, record.index)

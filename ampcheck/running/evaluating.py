@@ -14,6 +14,7 @@ from ampcheck.running.attributes import attribute, item
 from ampcheck.running.builtins import BUILTINS
 from ampcheck.running.comparing import compare, negate
 from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.iterators import consume, iterator_over, kept
 from ampcheck.running.looping import bind_target, iterate
 from ampcheck.running.machine import Machine
 from ampcheck.running.truth import is_decided, truth
@@ -84,7 +85,7 @@ def _call(machine: Machine, node: p.Call) -> v.Value:
     for argument in node.arguments:
         value = machine.evaluate(argument.value)
         if argument.star == "*":
-            args += value.items if isinstance(value, v.Seq) else [value]
+            args += value.items if isinstance(value, v.Seq) else [_all(machine, value, node)]
         elif argument.star == "**":
             if isinstance(value, v.DictValue):
                 keywords.update({k: x for k, x in value.items.items() if isinstance(k, str)})
@@ -94,6 +95,12 @@ def _call(machine: Machine, node: p.Call) -> v.Value:
             args.append(value)
     machine.hint = hint
     return machine.call(callee, args, keywords, node)
+
+
+def _all(machine: Machine, value: v.Value, node: p.Expr) -> v.Value:
+    """``*value``: an iterator is gone through."""
+    consume(machine, value, node.site)
+    return kept(value) if isinstance(value, v.Parameters) else value
 
 
 def _binary(machine: Machine, node: p.Binary) -> v.Value:
@@ -178,7 +185,7 @@ def _display(machine: Machine, node: p.Display) -> v.Value:
         machine.hint = f"{hint}[{index}]" if hint else ""
         if isinstance(element, p.Starred):
             value = machine.evaluate(element.value)
-            items += value.items if isinstance(value, v.Seq) else [value]
+            items += value.items if isinstance(value, v.Seq) else [_all(machine, value, node)]
         else:
             items.append(machine.evaluate(element))
     machine.hint = hint
@@ -210,6 +217,8 @@ def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
     """A comprehension over known items is run; over anything else its element stands for all."""
     results: list[v.Value] = []
     keys: list[v.Value] = []
+    sources: list[v.Value] = []
+    generator = node.kind == "generator"
     partial = False
 
     def run(level: int) -> None:
@@ -221,7 +230,8 @@ def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
             return
         target, iterable, conditions = node.loops[level]
         source = machine.evaluate(iterable)
-        for value in iterate(machine, source, node, single=True):
+        sources.append(source)
+        for value in iterate(machine, source, node, single=True, lazily=generator):
             bind_target(machine, target, value)
             keep = True
             for condition in conditions:
@@ -239,10 +249,19 @@ def _comprehension(machine: Machine, node: p.Comprehension) -> v.Value:
         literals = [k.value if isinstance(k, (v.Const, v.Number)) else text_of(k) for k in keys]
         return v.DictValue(dict(zip(literals, results, strict=True)))
     parameters = [r for r in results if isinstance(r, v.Parameters)]
-    if parameters and len(parameters) == len(results) and len({q.models for q in parameters}) == 1:
+    if (
+        parameters
+        and len(parameters) == len(results)
+        and (generator or len({q.models for q in parameters}) == 1)
+    ):
         first = parameters[0]
-        return v.Parameters(first.models, first.partial, False, first.text)
-    if node.kind == "generator":
+        models = tuple(dict.fromkeys(m for q in parameters for m in q.models))
+        found = v.Parameters(models, any(q.partial for q in parameters), False, first.text)
+        return iterator_over(machine, found, sources) if generator else found
+    if generator:
+        # Numbers of elements, norms: taken to be summed up at once.
+        for source in sources:
+            consume(machine, source, node.site)
         return v.Items("items", "a generator", items=results)
     return v.Seq("list", results)
 

@@ -109,6 +109,8 @@ def _with(machine: Machine, node: p.With) -> None:
 
 def _try(machine: Machine, node: p.Try) -> None:
     """The body runs; handlers are for what this run does not meet (out of memory, interrupts)."""
+    sheltering = bool(node.handlers and machine.path)
+    machine.sheltered += sheltering
     try:
         machine.execute(node.body)
         machine.execute(node.orelse)
@@ -118,6 +120,8 @@ def _try(machine: Machine, node: p.Try) -> None:
         else:
             machine.execute(node.final)
             raise
+    finally:
+        machine.sheltered -= sheltering
     machine.execute(node.final)
 
 

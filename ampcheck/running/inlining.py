@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ampcheck import program as p
 from ampcheck.running import values as v
+from ampcheck.running.iterators import iterator_over
 from ampcheck.running.machine import MAX_CALLS, MAX_DEPTH, Frame, Machine, Signal
 
 __all__ = ["bind", "call_function"]
@@ -42,6 +43,11 @@ def _run(machine: Machine, body: tuple[p.Stmt, ...]) -> v.Value:
             raise
         result = signal.value
     if frame.yields is not None:
+        parameters = [q for q in frame.yields if isinstance(q, v.Parameters)]
+        if parameters and len(parameters) == len(frame.yields):
+            models = tuple(dict.fromkeys(m for q in parameters for m in q.models))
+            found = v.Parameters(models, any(q.partial for q in parameters), False, "a generator")
+            return iterator_over(machine, found)
         return v.Items("items", items=frame.yields, text="a generator")
     return result
 
@@ -54,20 +60,32 @@ def _in_frame(
         text.rstrip("()").endswith(("no_grad", "inference_mode"))
         for text in map(machine.text, function.decorators)
     )
+    casts = _casts(machine, function)
     machine.no_grad += without_gradients
     machine.frame = frame
     machine.depth += 1
     machine.calls.append(node.site)
     machine.active.append(function)
     try:
+        for context in casts:
+            machine.enter(context, function)
         return run()
     finally:
+        for context in casts:
+            machine.leave(context)
         machine.frame = outer
         machine.no_grad -= without_gradients
         machine.depth -= 1
         machine.calls.pop()
         machine.active.pop()
         del machine.guards[guards:]
+
+
+def _casts(machine: Machine, function: p.Node) -> list[v.Context]:
+    """Autocast as a decorator."""
+    decorators = function.decorators if isinstance(function, p.FunctionDef) else ()
+    values = [machine.evaluate(d) for d in decorators if "autocast" in machine.text(d)]
+    return [value for value in values if isinstance(value, v.Context)]
 
 
 def bind(

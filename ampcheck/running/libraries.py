@@ -11,7 +11,7 @@ from ampcheck.running import builtins as known
 from ampcheck.running import emitting, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
-from ampcheck.running.describing import text_of
+from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.intrinsics import call_intrinsic
 from ampcheck.running.machine import Machine
 from ampcheck.running.opaque import AVERAGES, call_unseen, flow_through, reduction_of
@@ -46,10 +46,9 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if last in lib.CLIPS:
         return _clip(machine, last, given, node)
     if last in lib.WRAPPERS:
-        wrapper = "" if name.startswith("apex") else lib.WRAPPERS[last]
-        return roles.wrap(machine, given.get(0, "module") or v.NONE, wrapper, node)
+        return _wrap(machine, name, last, given, node)
     if last in lib.AUTOCASTS:
-        return _autocast(machine, given)
+        return _autocast(machine, name, given)
     if last in lib.OPTIMIZERS and given.all:
         detail = f"torch.optim.{last}" if lib.is_torch(name) else last
         return roles.build_optimizer(machine, detail, given.get(0, "params"), node)
@@ -63,11 +62,37 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     return call_unseen(machine, name, given, node, callee)
 
 
+def _wrap(machine: Machine, name: str, last: str, given: Arguments, node: p.Expr) -> v.Value:
+    module = given.get(0, "module") or v.NONE
+    wrapper = "" if name.startswith("apex") else lib.WRAPPERS[last]
+    if last == "fully_shard":
+        wrapper = "fsdp2" if name.startswith(lib.FSDP2) else wrapper
+        if is_varying(module) or isinstance(module, v.Seq):
+            return module  # one block after the other: the whole follows
+        return roles.wrap(machine, module, wrapper, node)
+    if wrapper != "fsdp" or not name.startswith(lib.FSDP1):
+        return roles.wrap(machine, module, wrapper, node)
+    unseen = isinstance(node, p.Call) and any(a.star == "**" for a in node.arguments)
+    strategy, original = given.get(2, "sharding_strategy"), given.keywords.get("use_orig_params")
+    if strategy is None or isinstance(strategy, v.Lib):
+        sure = strategy is not None or not unseen
+        replicated = isinstance(strategy, v.Lib) and strategy.name.endswith("NO_SHARD")
+        wrapper = "fsdp1 NO_SHARD" if replicated else "fsdp1" if sure else "fsdp1?"
+    else:
+        wrapper = "fsdp1?"
+    if isinstance(original, v.Truth):
+        detail = f"{wrapper} use_orig_params" if original.value else wrapper
+    else:
+        detail = f"{wrapper} use_orig_params?" if original is not None or unseen else wrapper
+    return roles.wrap(machine, module, wrapper, node, detail)
+
+
 def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Value:
     target = given.get(0, "parameters")
     bound = given.get(1, "max_norm", "clip_value")
     strict = given.get(3, "error_if_nonfinite")
-    raises = isinstance(strict, v.Truth) and strict.value
+    # Inside a try with a handler the exception may well be what the code waits for.
+    raises = isinstance(strict, v.Truth) and strict.value and not machine.sheltered
     style = lib.CLIPS[last]
     if last == "dispatch_clip_grad":
         mode, bound, raises = given.get(2, "mode"), given.get(1, "value"), False
@@ -77,17 +102,21 @@ def _clip(machine: Machine, last: str, given: Arguments, node: p.Expr) -> v.Valu
     return emitting.clip(machine, style, target, bound, node, strict=raises)
 
 
-def _autocast(machine: Machine, given: Arguments) -> v.Value:
-    enabled = given.keywords.get("enabled")
-    if isinstance(enabled, v.Truth) and not enabled.value:
-        return v.Context("null")
-    dtype = given.keywords.get("dtype") or next((a for a in given.args if isinstance(a, v.Lib)), None)
-    if isinstance(dtype, v.Lib):
-        return v.Context(
-            "autocast",
-            dtype={"half": "float16"}.get(dtype.name.rsplit(".", 1)[-1], dtype.name.rsplit(".", 1)[-1]),
-        )
-    return v.Context("autocast", dtype="" if dtype is not None else "float16")
+def _autocast(machine: Machine, name: str, given: Arguments) -> v.Value:
+    """``torch.autocast(device_type, dtype, enabled)``, or ``torch.cuda.amp.autocast(enabled, dtype)``."""
+    if ".cuda.amp" in name or ".cpu.amp" in name:
+        device: str = "cuda" if ".cuda.amp" in name else "cpu"
+        enabled, dtype = given.get(0, "enabled"), given.get(1, "dtype")
+    else:
+        kind = given.get(0, "device_type")
+        device = kind.value.split(":")[0] if isinstance(kind, v.Const) and isinstance(kind.value, str) else ""
+        dtype, enabled = given.get(1, "dtype"), given.get(2, "enabled")
+    if isinstance(dtype, v.Const) and dtype.value is None:
+        dtype = None
+    if isinstance(enabled, v.Truth):
+        enabled = None if enabled.value else v.FALSE
+    cast = lib.autocast_dtype(device, None if dtype is None else text_of(dtype))
+    return v.Context("autocast", dtype=cast, device=device, enabled=enabled)
 
 
 def _loss(machine: Machine, last: str, given: Arguments) -> v.Value:

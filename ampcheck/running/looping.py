@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ampcheck import program as p
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, is_varying, text_of
+from ampcheck.running.iterators import consume
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_optimizer
 
@@ -77,9 +78,17 @@ def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
 
 
 def iterate(
-    machine: Machine, value: v.Value, node: p.Node, outer: bool = False, single: bool = False
+    machine: Machine,
+    value: v.Value,
+    node: p.Node,
+    outer: bool = False,
+    single: bool = False,
+    lazily: bool = False,
 ) -> Iterator[v.Value]:
-    """The items of an iterable; `outer` for a loop around a data loop, `single` where one item stands for all."""
+    """The items of an iterable; `outer` for a loop around a data loop, `single` where one item stands for all.
+
+    `lazily`: the loop is a generator's, which consumes nothing before somebody goes through it.
+    """
     if isinstance(value, v.Unknown) and value.role is not None:
         value = value.role
     if isinstance(value, v.Method):
@@ -94,6 +103,8 @@ def iterate(
         length = min(length, 1)
     for index in range(length):
         yield _element(machine, value, index)
+    if not lazily:
+        consume(machine, value, node.site)
 
 
 def _is_items(value: v.Value) -> bool:

@@ -98,7 +98,10 @@ class Machine(ABC):
         self.called = 0
         self.entered: set[p.Node] = set()
         self.unsynced: list[str] = []
+        self.autocasts: list[v.Context] = []
+        self.options: dict[str, v.Value] = {}
         self.no_grad = 0
+        self.sheltered = 0  # tries with handlers around this place, inside the iteration
         self.frozen: set[str] = set()
         self.hooks: list[tuple[str, v.Value, bool, bool]] = []
         # Whether what runs is only for parameters that a test has picked out of a loop over them.
@@ -188,8 +191,12 @@ class Machine(ABC):
                 self.unsynced.append(context.role)
             case "no_grad":
                 self.no_grad += 1
-            case "autocast" if not self.no_grad:  # what is only evaluated trains nothing
-                self.emit(ev.Autocast(site=node.site, dtype=context.dtype))
+            case "autocast":
+                self.autocasts.append(context)
+                if (
+                    not self.no_grad and context.enabled is not v.FALSE
+                ):  # what is only evaluated trains nothing
+                    self.emit(ev.Autocast(site=node.site, dtype=context.dtype, device=context.device))
 
     def leave(self, context: v.Context) -> None:
         """Leave it again."""
@@ -197,6 +204,8 @@ class Machine(ABC):
             self.unsynced.remove(context.role)
         elif context.kind == "no_grad":
             self.no_grad -= 1
+        elif context in self.autocasts:
+            self.autocasts.remove(context)
 
     @property
     def doings(self) -> tuple[int, ...]:

@@ -50,12 +50,18 @@ def taken(machine: Machine, gradient: v.Gradient, node: Node) -> v.GradientNorm:
     return taken_from(machine, gradient.parameters, node)
 
 
-def taken_from(machine: Machine, parameters: v.Parameters | None, node: Node) -> v.GradientNorm:
-    """The norm of the gradients of some parameters; the only optimizer's where they are unknown."""
+def taken_from(
+    machine: Machine, parameters: v.Parameters | None, node: Node, empty: v.Cursor | None = None
+) -> v.GradientNorm:
+    """The norm of the gradients of some parameters; the only optimizer's where they are unknown.
+
+    `empty` is the spent iterator that they are to come from.
+    """
     owners, _ = owners_of(machine, parameters)
     if not owners:
         return v.GradientNorm(parameters, frozenset())
-    record = machine.emit(Read(site=node.site, owners=owners, use=""))
+    at, guessed = (empty.at, empty.guessed) if empty is not None else (None, False)
+    record = machine.emit(Read(site=node.site, owners=owners, use="", exhausted=at, assumed=guessed))
     return v.GradientNorm(parameters, frozenset({record.index}))
 
 

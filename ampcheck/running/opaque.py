@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Literal
 
 from ampcheck import program as p
-from ampcheck.events import Forward, Unit
+from ampcheck.events import Unit
 from ampcheck.library import torch as lib
 from ampcheck.running import builtins as known
 from ampcheck.running import derivatives, emitting, norms, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.casting import pass_through
 from ampcheck.running.classes import class_kind, has_unseen_base
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
@@ -53,18 +54,13 @@ def flow_through(machine: Machine, given: Arguments) -> v.Flow:
         more = flow_of(argument)
         model = argument.role if isinstance(argument, v.Unknown) else argument
         if isinstance(model, v.Model) and not machine.no_grad:
-            more = v.Flow(forwards=(_unseen_forward(machine, model),))
+            more = v.Flow(forwards=(pass_through(machine, model),))  # unseen code is taken to do one
         if more is not None and not more.detached:
             # A function that is given the scaler too may well divide by its scale.
             divides = any(isinstance(a, (v.Scaler, v.Reading)) for a in given.all)
             more = replace(more, undivided=frozenset()) if divides else more
             flow = more if flow is None else flow.plus(more)
     return flow or v.Flow(detached=bool(machine.no_grad))
-
-
-def _unseen_forward(machine: Machine, model: v.Model) -> Forward:
-    """The forward pass that unseen code is taken to do with a model it is given."""
-    return Forward(model.id, model.wrapper, model.bypassed, model.id not in machine.unsynced)
 
 
 def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, callee: v.Value) -> v.Value:

@@ -47,7 +47,8 @@ def _key(machine: Machine, node: p.Expr) -> Key | None:
     names = _names(node)
     if names == ("",):
         return None
-    looks: list[object] = [machine.no_grad, tuple(machine.unsynced), len(machine.frozen)]
+    casts = tuple(map(id, machine.autocasts))
+    looks: list[object] = [machine.no_grad, tuple(machine.unsynced), len(machine.frozen), casts]
     for name in names:
         value = machine.frame.find(name)
         if value is None:

@@ -6,10 +6,10 @@ from typing import Literal
 
 from ampcheck import events as ev
 from ampcheck import program as p
-from ampcheck.events import Forward
-from ampcheck.running import emitting
+from ampcheck.running import emitting, iterators
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.casting import pass_through
 from ampcheck.running.describing import flow_of
 from ampcheck.running.machine import Machine
 from ampcheck.running.roles import (
@@ -119,6 +119,7 @@ def on_optimizer(machine: Machine, it: v.Value, name: str, given: Arguments, nod
             )
             return v.NONE
         case "add_param_group":
+            iterators.consume(machine, given.get(0, "param_group"), node.site)
             return v.NONE
         case _:
             return v.Unknown(f"{it.id}.{name}()")
@@ -148,7 +149,9 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     assert isinstance(it, v.Model)
     match name:
         case "parameters" | "named_parameters" | "trainable_parameters":
-            return v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+            every = v.Parameters((it.id,), each=it.id.endswith(".*"), text=f"{it.id}.{name}()")
+            own = it.instance is not None and name in it.instance.cls.members
+            return every if own or name[0] == "t" else iterators.iterator_over(machine, every)
         case "children" | "named_children" | "modules" | "named_modules":
             return v.Items(
                 "items", f"{it.id}.{name}()", items=[v.Model(f"{it.id}.*", it.wrapper, it.bypassed)]
@@ -186,7 +189,7 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             machine.emit(ev.Convert(site=node.site, model=it.id, dtype="float16"))
             return it
         case "clip_grad_norm_":
-            emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node)
+            emitting.clip(machine, "norm", v.Parameters((it.id,)), given.get(0, "max_norm"), node, "model")
             return v.GradientNorm(v.Parameters((it.id,)), frozenset())
         case "state_dict" | "load_state_dict" | "register_comm_hook" | "register_forward_hook":
             return v.Unknown(f"{it.id}.{name}()")
@@ -210,7 +213,7 @@ def _own_method(machine: Machine, it: v.Model, name: str, given: Arguments, node
 
 def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Value:
     """A pass through a model."""
-    flow = v.Flow(forwards=(Forward(it.id, it.wrapper, it.bypassed, it.id not in machine.unsynced),))
+    flow = v.Flow(forwards=(pass_through(machine, it),))
     if machine.no_grad or (overlaps((it.id,), machine.frozen)):
         flow = v.Flow(detached=True)
     for argument in given.all:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.library import torch as lib
+from ampcheck.running import iterators
 from ampcheck.running import values as v
 from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
@@ -60,6 +61,7 @@ def build_optimizer(
     partial = bool(parameters and parameters.partial)
     role = Role(name, "optimizer", name, known, cls, models, partial, node.site)
     optimizer = v.Optimizer(machine.add_role(role), parameters, known)
+    iterators.consume(machine, given, node.site)
     machine.emit(ev.Build(site=node.site, kind="optimizer", role=optimizer.id, detail=cls))
     return optimizer
 
@@ -89,8 +91,11 @@ def build_average(machine: Machine, cls: str, node: p.Node) -> v.Value:
     return average
 
 
-def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node) -> v.Value:
-    """A model inside DDP or FSDP; it keeps the inner model's name, since it holds the same parameters."""
+def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node, detail: str = "") -> v.Value:
+    """A model inside DDP or FSDP; it keeps the inner model's name, since it holds the same parameters.
+
+    `detail` says more of how it is wrapped (see `events.Build`).
+    """
     model = as_model(machine, inner)
     if model is None:
         return v.Unknown(f"{wrapper}({text_of(inner)})")
@@ -98,7 +103,10 @@ def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node) -> v.Valu
     if wrapper:
         old = machine.roles.get(model.id)
         machine.roles[model.id] = Role(model.id, "model", old.text if old else model.id, True, wrapper)
-        machine.emit(ev.Build(site=node.site, kind="wrapper", role=model.id, detail=wrapper))
+        built = ev.Build(site=node.site, kind="wrapper", role=model.id, detail=detail or wrapper)
+        machine.emit(built)
+    if wrapper == "fsdp2":
+        model.wrapper = wrapper
     return wrapped
 
 
@@ -146,8 +154,11 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
             return v.Model(f"{owner.id}.{part}", owner.wrapper, owner.bypassed)
         case v.Instance():
             name = machine.name_object(value.id or value.cls.node.name, value)
-            machine.add_role(Role(name, "model", name))
-            return v.Model(name, instance=value)
+            role = machine.roles.get(name)
+            if role is None or role.kind != "model":
+                machine.add_role(Role(name, "model", name))
+            in_place = "fsdp2" if role is not None and role.detail == "fsdp2" else ""
+            return v.Model(name, in_place, instance=value)
         case v.Unknown():
             machine.touch()
             name = machine.add_role(Role(value.text, "model", value.text, False))
@@ -214,7 +225,7 @@ def parameters_of(machine: Machine, value: v.Value) -> v.Parameters | None:
     value = role_of(value)
     match value:
         case v.Parameters():
-            return value
+            return iterators.kept(value)
         case v.Gradient(parameters=parameters):
             return parameters
         case v.Model(id=name):

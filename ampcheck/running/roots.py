@@ -112,13 +112,17 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
 
 
 def _options(cls: v.Class) -> dict[str, v.Value]:
-    """A constructor's options are open, whatever they are by default: nobody knows who builds the object, and how."""
+    """A constructor's options are open, whatever they are by default: nobody knows who builds the object, and how.
+
+    What defaults to None (``model=None``) may be given all the same.
+    """
     init = cls.members.get("__init__")
     parameters = init.node.parameters[1:] if isinstance(init, v.Function) else ()
     return {
         parameter.name: v.Unknown(parameter.name, argument=True)
         for parameter in parameters
-        if isinstance(parameter.default, p.Constant) and isinstance(parameter.default.value, (bool, str))
+        if isinstance(parameter.default, p.Constant)
+        and (parameter.default.value is None or isinstance(parameter.default.value, (bool, str)))
     }
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Class",
     "Const",
     "Context",
+    "Cursor",
     "Derivative",
     "DictValue",
     "Flow",
@@ -195,16 +196,34 @@ class Namespace(Value):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Cursor:
+    """How far an iterator has got.
+
+    `state` is empty until something has consumed it, at `at`; one that is made from others (``filter``, ``chain``)
+    consumes its `sources`.  `guessed`: it may have been made anew since, where this run does not look.  `trial` is the
+    trial of two arms that it was made in.
+    """
+
+    sources: tuple[Cursor, ...] = ()
+    state: dict[str, Value] = field(default_factory=dict)
+    at: Site | None = None
+    guessed: bool = False
+    trial: object = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Parameters(Value):
     """Parameters of models: all of them, or some (`partial`).
 
-    `each` marks the single parameter of a loop over them.
+    `each` marks the single parameter of a loop over them.  `cursor`: they come from an iterator (``filter(...)``,
+    ``model.parameters()``), which can be gone through once.
     """
 
     models: tuple[str, ...]
     partial: bool = False
     each: bool = False
     text: str = ""
+    cursor: Cursor | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -300,7 +319,10 @@ class Average(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Model(Value):
-    """A model.  `wrapper` is "ddp", "fsdp" or ""; `bypassed` marks ``ddp.module``; `instance` its own class if seen."""
+    """A model; `instance` is its own class where that is seen.
+
+    `wrapper` is "ddp", "fsdp..." (see `events.Build`) or ""; `bypassed` marks ``ddp.module``.
+    """
 
     id: str
     wrapper: str = ""
@@ -310,11 +332,16 @@ class Model(Value):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Context(Value):
-    """A context manager that matters: "no_sync" (of `role`), "autocast" (`dtype`), "no_grad", "null"."""
+    """A context manager that matters: "no_sync" (of `role`), "autocast", "no_grad", "null".
+
+    An autocast has a `dtype` ("" when unknown) and `device`; it is on where `enabled` is (None: always).
+    """
 
     kind: Literal["no_sync", "autocast", "no_grad", "null"]
     role: str = ""
     dtype: str = ""
+    device: str = ""
+    enabled: Value | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
