@@ -6,7 +6,6 @@ Which these are is decided by outlines (`ampcheck.lowering.outline`): names, no 
 
 from __future__ import annotations
 
-import ast
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,29 +14,18 @@ from ampcheck import program as p
 from ampcheck.imports import may_be_local, module_file, search_folders, submodule
 from ampcheck.library.models import ENGINE_NAMES, model_file, model_of
 from ampcheck.lowering import lower
-from ampcheck.lowering.names import EVENT_NAMES
-from ampcheck.lowering.outline import Outline, Piece, outline
+from ampcheck.lowering.outline import Outline, outline
+from ampcheck.lowering.telling import bases_of, contributes, is_mute, own_attributes, tells
 from ampcheck.program import Link
 from ampcheck.source import Source, Unreadable, decode, read_bytes
 
 __all__ = ["Project"]
 
-# What makes a definition part of a step; the other event names are everyday words.
-TELLING = EVENT_NAMES - {
-    "scale",
-    "half",
-    "grad",
-    "requires_grad",
-    "requires_grad_",
-    "autocast",
-    "update",
-    "step",
-}
 # How far events are looked for through imports, and how many modules one file may draw in.
 DEEPEST = 4
 MOST_MODULES = 48
-# A definition without events is taken in when it is short and gives something back: a boundary's test, a loss, a
-# constant.  What only does something (a logger) is no part of a step.
+# A definition without events is taken in when it is short and can contribute to a step: a boundary's test, a loss, a
+# constant.
 SHORT = 15
 # ... and not farther than this from the file itself.
 NEAR = 2
@@ -184,7 +172,7 @@ class Project:
     def _looks_eventful(self, link: Link, depth: int) -> bool:
         facts = self.outline(link.path)
         pieces = facts.reachable(frozenset({link.name}))
-        if any(piece.used & TELLING or piece.steps for piece in pieces):
+        if any(tells(piece) for piece in pieces):
             return True
         names = {name for piece in pieces for name in piece.used if name in facts.imports}
         return any(self.is_eventful(link.path, name, depth + 1) for name in sorted(names))
@@ -212,51 +200,8 @@ class Project:
         if piece is None:
             return False
         if p.Program.is_model(link.path) or self._holds(link, 0):
-            return not (piece.is_class and _is_network(piece) and not piece.used & TELLING)
-        if distance > NEAR or piece.lines > SHORT:
-            return False
-        return not (piece.is_class and _is_network(piece)) and not (
-            piece.is_definition and not _returns(piece)
-        )
-
-
-def _returns(piece: Piece) -> bool:
-    """Whether a function gives something back; a class counts when it only holds values."""
-    if piece.is_class:
-        return not any(
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in ast.walk(piece.statement)
-        )
-    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(piece.statement))
-
-
-def _is_network(piece: Piece) -> bool:
-    """Whether a class is a model by its bases: its layers tell nothing of the step."""
-    bases = piece.statement.bases if isinstance(piece.statement, ast.ClassDef) else []
-    names = [
-        b.attr if isinstance(b, ast.Attribute) else b.id if isinstance(b, ast.Name) else "" for b in bases
-    ]
-    return any(n.endswith(("Module", "Model", "Mixin", "Network", "Layer")) for n in names) and not any(
-        n.startswith("Lightning") or n.endswith("DataModule") for n in names
-    )
-
-
-def _bases(piece: Piece) -> list[str]:
-    """A class's bases as dotted names."""
-    bases = piece.statement.bases if isinstance(piece.statement, ast.ClassDef) else []
-    plain = [base.value if isinstance(base, ast.Subscript) else base for base in bases]
-    return [ast.unparse(base) for base in plain if isinstance(base, (ast.Name, ast.Attribute))]
-
-
-def _own_attributes(piece: Piece) -> set[str]:
-    """The attributes of ``self`` that a class mentions, and the names bound in its body."""
-    found: set[str] = set()
-    for node in ast.walk(piece.statement):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-            found.add(node.attr)
-    for statement in getattr(piece.statement, "body", []):
-        if isinstance(statement, ast.Assign):
-            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
-    return found
+            return not is_mute(piece)
+        return distance <= NEAR and piece.lines <= SHORT and contributes(piece)
 
 
 class _Assembly:
@@ -296,7 +241,7 @@ class _Assembly:
         pending = [(path, piece) for piece in facts.pieces if piece.is_class]
         while pending:
             path, piece = pending.pop()
-            for base in _bases(piece):
+            for base in bases_of(piece):
                 names = self.project.outline(path)
                 origin = names.imports.get(base.split(".")[0])
                 if base in names.exports:
@@ -315,9 +260,9 @@ class _Assembly:
             return frozenset()
         for piece in facts.pieces:
             if piece.is_class:
-                hooks |= _own_attributes(piece)
+                hooks |= own_attributes(piece)
         for link in seen:
-            hooks |= _own_attributes(self.project.outline(link.path).exports[link.name])
+            hooks |= own_attributes(self.project.outline(link.path).exports[link.name])
         return frozenset(hooks | {"__wraps__"})
 
     def _follow(self, module: p.Module, path: str, distance: int) -> None:

@@ -9,42 +9,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from ampcheck.lowering.piece import Piece
+from ampcheck.lowering.telling import is_mute
 from ampcheck.source import Source
 
-__all__ = ["Outline", "Piece", "outline"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """A top-level statement: the names it binds there, and all the names and attributes it mentions.
-
-    `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
-    """
-
-    statement: ast.stmt
-    bound: frozenset[str]
-    used: frozenset[str]
-    steps: bool = False
-
-    @property
-    def is_import(self) -> bool:
-        """Whether it is an import."""
-        return isinstance(self.statement, (ast.Import, ast.ImportFrom))
-
-    @property
-    def is_definition(self) -> bool:
-        """Whether it is a function or a class."""
-        return isinstance(self.statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-
-    @property
-    def is_class(self) -> bool:
-        """Whether it is a class."""
-        return isinstance(self.statement, ast.ClassDef)
-
-    @property
-    def lines(self) -> int:
-        """How many lines it takes."""
-        return (self.statement.end_lineno or self.statement.lineno) - self.statement.lineno + 1
+__all__ = ["Outline", "outline"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,14 +29,19 @@ class Outline:
     exports: dict[str, Piece] = field(default_factory=dict)
 
     def reachable(self, names: frozenset[str]) -> list[Piece]:
-        """The pieces that the definitions of some names refer to, however indirectly, in source order."""
+        """The pieces that the definitions of some names refer to, however indirectly, in source order.
+
+        Networks are left out: a step sees them from the outside.
+        """
         picked: set[int] = set()
         wanted = set(names)
         grew = True
         while grew:
             grew = False
             for index, piece in enumerate(self.pieces):
-                if index not in picked and not piece.is_import and piece.bound & wanted:
+                if index in picked or piece.is_import or not piece.bound & wanted:
+                    continue
+                if not is_mute(piece):
                     picked.add(index)
                     wanted |= piece.used
                     grew = True

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ampcheck.lowering.names import EVENT_NAMES
-from ampcheck.lowering.outline import Outline, Piece
+from ampcheck.lowering.outline import Outline
+from ampcheck.lowering.piece import Piece
 from ampcheck.source import Source
 
 __all__ = ["Segment", "select"]

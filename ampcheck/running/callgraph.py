@@ -111,14 +111,17 @@ class CallGraph:
         """The names by which any of these functions may be called."""
         return {name for name, functions in self._names.items() if any(f in found for f in functions)}
 
+    def called_by(self, function: p.FunctionDef) -> set[p.FunctionDef]:
+        """The functions that a function may itself call."""
+        return {g for name in self._callees[function] for g in self._names.get(name, ())}
+
     def reach(self, function: p.FunctionDef, among: set[p.FunctionDef]) -> int:
         """How many others of a set a function may end up calling."""
         found: set[p.FunctionDef] = set()
         stack = [function]
         while stack:
             current = stack.pop()
-            called = {g for name in self._callees[current] for g in self._names.get(name, ())}
-            more = (called & among) - found - {function}
+            more = (self.called_by(current) & among) - found - {function}
             found |= more
             stack += more
         return len(found)

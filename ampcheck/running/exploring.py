@@ -60,6 +60,9 @@ def explore(program: p.Program) -> Exploration:
     for root in [*roots, *layout.inherited, *layout.roots]:
         if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
+        relayed = layout.relays.get(root.function) if root.function is not None else None
+        if relayed and relayed <= entered:
+            continue  # another way in: what it leads to was run
         entered |= _Exploring(program, layout, root, result).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)

@@ -57,6 +57,7 @@ class Layout:
     `idle`: loops with no event in them; `gates`: ifs that an optimizer's step depends on;
     `window_tests`: comparisons with a counter that is set back; `tails`: returns that end their function;
     `roots`: functions that hold part of a step, those first from which the most others are reached;
+    `relays`: functions that hold no event themselves, with those that they call which do;
     `inherited`: loops that classes of this file inherit, and whose hooks they define;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
     `eventful`: functions that mention an event, or call one that does; `yielding`: loops with a yield in them;
@@ -73,6 +74,7 @@ class Layout:
     window_tests: set[p.Node] = field(default_factory=set)
     tails: set[p.Node] = field(default_factory=set)
     roots: list[Root] = field(default_factory=list)
+    relays: dict[p.FunctionDef, set[p.FunctionDef]] = field(default_factory=dict)
     inherited: list[Root] = field(default_factory=list)
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
     looping: set[p.Node] = field(default_factory=set)
@@ -90,6 +92,8 @@ def lay_out(program: p.Program) -> Layout:
     graph = CallGraph(body)
     layout = Layout(classes=graph.classes)
     steps = graph.with_callers(graph.mentioning(STEP_NAMES))
+    stepping = graph.mentioning(STEP_NAMES)
+    layout.relays = {f: graph.called_by(f) & steps for f in steps if f not in stepping}
     own = (f for f in graph.functions if f in steps and f.site.path == module.path)
     layout.roots = [
         Root(f, graph.classes.get(f)) for f in sorted(own, key=lambda f: graph.reach(f, steps), reverse=True)

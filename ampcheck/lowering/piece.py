@@ -1,0 +1,41 @@
+"""A top-level statement of a file, by its names."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+__all__ = ["Piece"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A top-level statement: the names it binds there, and all the names and attributes it mentions.
+
+    `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
+    """
+
+    statement: ast.stmt
+    bound: frozenset[str]
+    used: frozenset[str]
+    steps: bool = False
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it is an import."""
+        return isinstance(self.statement, (ast.Import, ast.ImportFrom))
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether it is a function or a class."""
+        return isinstance(self.statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class."""
+        return isinstance(self.statement, ast.ClassDef)
+
+    @property
+    def lines(self) -> int:
+        """How many lines it takes."""
+        return (self.statement.end_lineno or self.statement.lineno) - self.statement.lineno + 1
