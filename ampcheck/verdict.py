@@ -94,7 +94,7 @@ def _finding(
 ) -> Finding:
     certain = [pair for pair in broken if pair[1].certain and _always_breaks(rule, site, pair[0], runs)]
     run, violation = (certain or broken)[0]
-    condition = _condition(certain or broken)
+    condition = _condition(certain or broken, runs)
     return _report(rule, site, run, violation, "certain" if certain else "possible", condition)
 
 
@@ -138,10 +138,11 @@ def _report(
     )
 
 
-def _condition(broken: Sequence[tuple[_Judged, Violation]]) -> str:
+def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judged]) -> str:
     """The invariant choices that the story's events depend on, as people read them.
 
-    An option that the finding does not depend on, since it is there either way, is no condition of it.
+    An option that the finding does not depend on, since it is there either way, is no condition of it.  One without
+    which the fault is gone is a condition even where no event is guarded by it: it chose what an object is.
     """
     run, violation = broken[0]
     guards: dict[str, Guard] = {}
@@ -150,6 +151,10 @@ def _condition(broken: Sequence[tuple[_Judged, Violation]]) -> str:
         for guard in run.trace.records[index].guards:
             if not guard.varying and not guard.boundary and guard.text in invariant:
                 guards.setdefault(guard.text, guard)
+    others = [r.choices for r in runs if r.trace.root == run.trace.root]
+    for guard in run.trace.choices:
+        if not guard.varying and any(c.get(guard.text) == (not guard.holds) for c in others):
+            guards.setdefault(guard.text, guard)
     chosen = [{(g.text, g.holds) for g in other.trace.choices if not g.varying} for other, _ in broken]
     needed = [g for g in guards.values() if not any((g.text, not g.holds) in choices for choices in chosen)]
     return " and ".join(
