@@ -10,7 +10,8 @@ from ampcheck import program as p
 from ampcheck.events import Event, Site
 from ampcheck.running.choices import PATTERNS, Choices, Deviation
 from ampcheck.running.interpreter import Interpreter
-from ampcheck.running.layout import Layout, Root, lay_out
+from ampcheck.running.callgraph import mentions
+from ampcheck.running.layout import DRIVE, Layout, Root, lay_out
 from ampcheck.running.machine import Cap, Infeasible
 from ampcheck.running.roots import start
 from ampcheck.running.setting import Setting
@@ -57,14 +58,24 @@ def explore(program: p.Program) -> Exploration:
     result = Exploration()
     entered: set[p.Node] = set()
     roots = [Root()] if layout.module_holds else []
-    for root in [*roots, *layout.inherited, *layout.roots]:
+    starting = [root for root in layout.roots if root.cls is None and _starts_trainer(root)]
+    for root in [*roots, *starting, *layout.inherited, *layout.roots]:
         if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
+        if root.name == DRIVE or (root.function is not None and root.function.name == DRIVE):
+            # A trainer that can be seen has run the class already, with its own settings.
+            if root.cls is not None and any(method in entered for method in root.cls.body):
+                continue
         entered |= _Exploring(program, layout, root, result).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)
         result.truncations.append(Truncation("its imports", nowhere, program.missing))
     return result
+
+
+def _starts_trainer(root: Root) -> bool:
+    """Whether a function hands a model to a trainer of its own making: ``Trainer(...).fit(model)``."""
+    return root.function is not None and "fit" in mentions(*root.function.body)
 
 
 @dataclass(frozen=True, slots=True)

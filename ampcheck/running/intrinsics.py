@@ -33,6 +33,7 @@ from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import coerce
 from ampcheck.running.describing import text_of
+from ampcheck.running.emitting import declare
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_optimizer, names_scaler, names_scheduler
 from ampcheck.running.roles import as_optimizer, as_scaler, role_of, wrapped
@@ -149,7 +150,10 @@ def _ids(values: list[v.Value]) -> tuple[str, ...]:
 
 def _engine_call(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     library, call = map(_literal, given.args[:2])
-    machine.emit(ev.EngineCall(site=node.site, library=library, call=call, roles=_ids(given.args[2:])))
+    roles = _ids(given.args[2:])
+    record = machine.emit(ev.EngineCall(site=node.site, library=library, call=call, roles=roles))
+    if call in ("step", "counted step"):
+        declare(machine, "step", roles, record.index)
     return v.NONE
 
 

@@ -10,9 +10,9 @@ FP16_Optimizer, LARC, and apex's DistributedDataParallel.
 
 import torch
 
-from ampcheck.models import engine_call, own, shape_of, unscale_latest
+from ampcheck.models import shape_of, unscale_latest
 
-
+SCALER = torch.amp.GradScaler("cuda")
 
 
 def initialize(
@@ -42,7 +42,7 @@ class scale_loss:  # noqa: N801
     def __init__(
         self, loss, optimizers, loss_id=0, model=None, delay_unscale=False, delay_overflow_check=False
     ):
-        self.scaler = torch.amp.GradScaler("cuda")
+        self.scaler = SCALER
         self.loss = loss
         self.optimizers = optimizers if shape_of(optimizers) == "sequence" else [optimizers]
         self.delay_unscale = delay_unscale

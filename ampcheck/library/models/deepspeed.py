@@ -41,13 +41,6 @@ def initialize(
     return engine, engine.optimizer, unknown_loader("training_data"), engine.lr_scheduler
 
 
-def setting(config, name, default):
-    """An entry of the configuration: of a dict that can be seen, else of the project's files."""
-    if shape_of(config) == "dict":
-        return config[name] if name in config else default
-    return configured(name)
-
-
 def stage_of(config):
     """The ZeRO stage as a name for the engine."""
     if shape_of(config) != "dict":
@@ -83,12 +76,15 @@ def uses_float16(config):
 
 
 def accumulation(config):
-    """How many micro-batches a window has; None where two other entries decide it."""
-    if shape_of(config) == "dict" and "gradient_accumulation_steps" not in config:
+    """How many micro-batches a window has; None where that is not in the code."""
+    if shape_of(config) == "dict":
+        if "gradient_accumulation_steps" in config:
+            return config["gradient_accumulation_steps"]
         if "train_batch_size" in config and "train_micro_batch_size_per_gpu" in config:
             return None
         return 1
-    return setting(config, "gradient_accumulation_steps", 1)
+    steps = configured("gradient_accumulation_steps")
+    return steps if shape_of(steps) == "number" else None
 
 
 class DeepSpeedEngine:
@@ -105,7 +101,9 @@ class DeepSpeedEngine:
         self.lr_scheduler = lr_scheduler
         self.scaler = torch.amp.GradScaler("cuda") if uses_float16(config) else None
         self.steps = accumulation(config)
-        self.managed = setting(config, "managed_gradient_accumulation", True) if shape_of(config) == "dict" else True
+        self.managed = True
+        if shape_of(config) == "dict" and "managed_gradient_accumulation" in config:
+            self.managed = config["managed_gradient_accumulation"]
         self.boundary = None
         self.micro_steps = 0
         stage = stage_of(config)
@@ -124,8 +122,8 @@ class DeepSpeedEngine:
 
     def backward(self, loss, retain_graph=False, scale_wrt_gas=True, **kwargs):
         engine_call("deepspeed", "backward")
-        if shape_of(self.steps) != "none" and scale_wrt_gas:
-            loss = loss / self.steps
+        if scale_wrt_gas:
+            loss = loss / (unknown("what the engine divides by") if shape_of(self.steps) == "none" else self.steps)
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
         loss.backward()
@@ -134,6 +132,8 @@ class DeepSpeedEngine:
     def is_gradient_accumulation_boundary(self):
         if self.boundary is not None:
             return self.boundary
+        if shape_of(self.steps) == "none":
+            return unknown("engine.is_gradient_accumulation_boundary()")
         return (self.micro_steps + 1) % self.steps == 0
 
     def set_gradient_accumulation_boundary(self, is_boundary):
@@ -149,7 +149,8 @@ class DeepSpeedEngine:
     def step(self, lr_kwargs=None):
         if shape_of(self.steps) == "none":
             # How many micro-batches a window has is not known: each call may be an update.
-            engine_call("deepspeed", "step", self.module, self.optimizer)
+            if self.boundary is None:
+                engine_call("deepspeed", "step", self.module, self.optimizer)
             self.take_model_step()
         else:
             if self.boundary is None and self.managed:
@@ -159,9 +160,7 @@ class DeepSpeedEngine:
             self.micro_steps += 1
 
     def announce(self):
-        if shape_of(self.steps) != "number":
-            engine_call("deepspeed", "step", self.module, self.optimizer)
-        elif self.steps > 1:
+        if shape_of(self.steps) != "number" or self.steps > 1:
             engine_call("deepspeed", "counted step", self.module, self.optimizer)
 
     def take_model_step(self):

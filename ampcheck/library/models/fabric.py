@@ -71,8 +71,12 @@ class Fabric:
         self.strategy = strategy
         if shape_of(strategy) == "text" and strategy in OTHER_ENGINES:
             precision = None
+        self.engine = "fabric"
         if precision in FLOAT16:
+            self.engine = "fabric-mixed"
             self.scaler = torch.amp.GradScaler("cuda")
+        elif precision == "bf16-mixed":
+            self.engine = "fabric-mixed"
 
     def launch(self, function=None, *args, **kwargs):
         if shape_of(function) == "function":
@@ -81,7 +85,7 @@ class Fabric:
 
     def setup(self, module, *optimizers, scheduler=None, move_to_device=True, **kwargs):
         engine_call("fabric", "setup", module, *optimizers)
-        own("fabric", module, *optimizers)
+        own(self.engine, module, *optimizers)
         if len(optimizers) == 0:
             return module
         wrapped = [FabricOptimizer(optimizer, self) for optimizer in optimizers]
@@ -91,12 +95,12 @@ class Fabric:
 
     def setup_module(self, module, move_to_device=True, **kwargs):
         engine_call("fabric", "setup", module)
-        own("fabric", module)
+        own(self.engine, module)
         return module
 
     def setup_optimizers(self, *optimizers):
         engine_call("fabric", "setup", *optimizers)
-        own("fabric", *optimizers)
+        own(self.engine, *optimizers)
         wrapped = [FabricOptimizer(optimizer, self) for optimizer in optimizers]
         return wrapped[0] if len(wrapped) == 1 else tuple(wrapped)
 

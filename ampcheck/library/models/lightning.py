@@ -10,7 +10,8 @@ runs it as a closure, unscales, calls on_before_optimizer_step and configure_gra
 Manual optimisation never divides, and `clip_gradients` called before `step` clips gradients that are still scaled.
 
 Engine calls: ("lightning", "hook NAME") and ("lightning", "end NAME") around a hook of the user's in which Lightning
-itself does nothing to gradients; ("lightning", "manual_backward").
+itself does nothing to gradients; ("lightning", "backward").  The engines are "lightning" under automatic optimisation
+and "lightning-manual-fp16" under manual optimisation with a loss scale.
 
 Left out: strategies (DDP's reduction is its own, DeepSpeed's and FSDP's clips are theirs: nothing is said where one is
 chosen), validation, profilers, restarts, tuners; several optimizers under automatic optimisation are run as Lightning 1
@@ -51,10 +52,13 @@ class MixedPrecision:
         for callback in trainer.callbacks:
             callback.on_before_backward(trainer, module, loss)
         module.on_before_backward(loss)
+        engine_call("lightning", "backward", module)
         module.backward(loss)
+        engine_call("lightning", "hook on_after_backward")
         for callback in trainer.callbacks:
             callback.on_after_backward(trainer, module)
         module.on_after_backward()
+        engine_call("lightning", "end on_after_backward")
 
     def optimizer_step(self, optimizer, module, closure):
         closure()
@@ -210,7 +214,10 @@ class Trainer:
         seen = len(self.optimizers) > 0
         if not seen:
             self.optimizers = [torch.optim.SGD(model.parameters(), lr=0.1)]
-        own("lightning", *self.optimizers)
+        if model.automatic_optimization:
+            own("lightning", *self.optimizers)
+        elif self.precision_plugin.scaler is not None:
+            own("lightning-manual-fp16", *self.optimizers)
         self.wrapped = [LightningOptimizer(optimizer, model) for optimizer in self.optimizers]
         model.on_fit_start()
         model.on_train_start()
@@ -272,9 +279,13 @@ class Trainer:
 
     def end_batch(self, model, batch, batch_idx):
         outputs = unknown("outputs")
+        if model.automatic_optimization:
+            engine_call("lightning", "hook on_train_batch_end")
         for callback in self.callbacks:
             callback.on_train_batch_end(self, model, outputs, batch, batch_idx)
         model.on_train_batch_end(outputs, batch, batch_idx)
+        if model.automatic_optimization:
+            engine_call("lightning", "end on_train_batch_end")
 
     def advance(self, interval, model):
         for schedule in self.schedules:
@@ -372,7 +383,6 @@ class LightningModule(torch.nn.Module):
         return found[0] if len(found) == 1 else found
 
     def manual_backward(self, loss, *args, **kwargs):
-        engine_call("lightning", "manual_backward", self)
         self.trainer.precision_plugin.backward(loss, self)
 
     def clip_gradients(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None):
