@@ -13,24 +13,28 @@ which the engine does nothing to gradients.  The engines:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ampcheck.events import Backward, EngineCall
 from ampcheck.trace import Record, Trace
 
 __all__ = [
     "OWN_BACKWARDS",
+    "WIPED",
     "bypassed",
     "engine_of",
     "gated_steps",
     "in_hooks",
     "is_engine_backward",
     "needs_own_backward",
+    "open_hook",
     "partitions_gradients",
 ]
 
 # An engine's steps: known to be counted up to more than one, or perhaps.
 STEPS = ("counted step", "step")
+# Hooks after which a trainer zeroes before its own backward: what a backward leaves there is lost.
+WIPED = frozenset({"training_step", "on_train_batch_end"})
 # The calls that announce an engine's own backward.
 OWN_BACKWARDS = frozenset({"backward", "manual_backward", "scale"})
 
@@ -64,6 +68,17 @@ def bypassed(trace: Trace) -> Iterator[tuple[Record, str]]:
         for owner in backward.reaches:
             if needs_own_backward(engine_of(trace, owner)) and not is_engine_backward(trace, record):
                 yield record, owner
+
+
+def open_hook(records: Sequence[Record]) -> str:
+    """The hook that a run is in after these records, "" for none."""
+    for record in reversed(records):
+        event = record.event
+        if isinstance(event, EngineCall) and event.call.startswith("hook "):
+            return event.call.removeprefix("hook ")
+        if isinstance(event, EngineCall) and event.call.startswith("end "):
+            return ""
+    return ""
 
 
 def in_hooks(trace: Trace) -> Iterator[tuple[Record, str]]:

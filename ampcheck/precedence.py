@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ampcheck.engines import engine_of, in_hooks
 from ampcheck.events import Backward, Edit, Jump, Step, Unscale, Update
 from ampcheck.gradients import UNSCALED, Contribution
 from ampcheck.trace import Record, Trace
@@ -182,6 +183,8 @@ def repeated_step(trace: Trace, record: Record) -> Record | None:
     step = record.event
     if not isinstance(step, Step) or step.closure:
         return None
+    if engine_of(trace, step.optimizer) and any(r is record for r, _ in in_hooks(trace)):
+        return None  # AMP701: the trainer steps it
     first = previous_step(trace, record.index, step.optimizer)
     if first is None or not isinstance(first.event, Step) or first.event.closure:
         return None

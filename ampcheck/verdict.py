@@ -138,6 +138,13 @@ def _report(
     )
 
 
+def _differs_only_in(guard: Guard, run: _Judged, other: _Judged) -> bool:
+    """Whether another run made all choices that both made alike, but this one."""
+    if other.choices.get(guard.text) != (not guard.holds) or other.varying != run.varying:
+        return False
+    return other.agrees({text: holds for text, holds in run.choices.items() if text != guard.text})
+
+
 def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judged]) -> str:
     """The invariant choices that the story's events depend on, as people read them.
 
@@ -151,9 +158,11 @@ def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judg
         for guard in run.trace.records[index].guards:
             if not guard.varying and not guard.boundary and guard.text in invariant:
                 guards.setdefault(guard.text, guard)
-    others = [r.choices for r in runs if r.trace.root == run.trace.root]
+    site = run.trace.records[violation.record].event.site
+    wrong = {id(other) for other, _ in broken}
+    right = [r for r in runs if r.trace.root == run.trace.root and id(r) not in wrong and r.reaches(site)]
     for guard in run.trace.choices:
-        if not guard.varying and any(c.get(guard.text) == (not guard.holds) for c in others):
+        if not guard.varying and any(_differs_only_in(guard, run, other) for other in right):
             guards.setdefault(guard.text, guard)
     chosen = [{(g.text, g.holds) for g in other.trace.choices if not g.varying} for other, _ in broken]
     needed = [g for g in guards.values() if not any((g.text, not g.holds) in choices for choices in chosen)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.engines import engine_of, in_hooks
+from ampcheck.engines import WIPED, engine_of, in_hooks
 from ampcheck.events import Backward, Event, Step
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace
@@ -62,7 +62,7 @@ class TrainerStepDuplicated(Rule):
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, hook in in_hooks(trace):
             owners = tuple(o for o in _concerned(record.event) if engine_of(trace, o))
-            if not owners:
+            if not owners or (isinstance(record.event, Backward) and hook not in WIPED):
                 continue
             done = "steps" if isinstance(record.event, Step) else "calls backward into"
             yield Violation(

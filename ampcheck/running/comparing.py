@@ -86,6 +86,8 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
             return v.FALSE
     if isinstance(left, (v.Const, v.Number)) and isinstance(right, (v.Const, v.Number)) and op in ("==", "!="):
         return v.Truth(op == "!=")  # a string is no number
+    if op in ("is", "is not") and isinstance(left, v.Instance) and isinstance(right, v.Instance):
+        return v.Truth((left is right) == (op == "is"))
     for one, other in ((left, right), (right, left)):
         if isinstance(other, v.Const) and other.value is None and op in ("is", "is not", "==", "!="):
             return _is_none(one, op in ("is", "=="))

