@@ -19,7 +19,8 @@ class ClipIgnoredByEngine(Rule):
 
     ## Why is this bad
     The engine moves each gradient into its partition during the backward: `p.grad` is None afterwards, the clip returns
-    0.0 and changes nothing, and the update is not bounded at all. Nothing raises or warns.
+    0.0 and changes nothing. What bounds the update is the engine's own `gradient_clipping`, 1.0 where it is not set (none
+    in older versions). Nothing raises or warns.
 
     ## Example
     ```python
@@ -41,7 +42,7 @@ class ClipIgnoredByEngine(Rule):
 
     ## References
     - https://www.deepspeed.ai/docs/config-json/#gradient-clipping: the engine's own setting.
-    - Measured with DeepSpeed 0.19.8: at stage 1 the clip returns 0.0 and the step is not bounded.
+    - Measured with DeepSpeed 0.19.8: at stage 1 the clip returns 0.0, and with `gradient_clipping` 0 the step is whole.
     """
 
     code = "AMP209"
@@ -67,7 +68,7 @@ class ClipIgnoredByEngine(Rule):
             yield Violation(
                 record.index,
                 f"the clip finds no gradients: DeepSpeed holds those of {names(trace, call.roles)} in partitions of its "
-                "own, so that the update is not bounded",
+                "own, and this threshold bounds nothing",
                 story(trace, last),
                 certain="deepspeed" not in stages,
             )

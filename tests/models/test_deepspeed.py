@@ -34,6 +34,7 @@ def engine_for(deepspeed: Any, stage: int, steps: int = K, **more: Any) -> tuple
         "gradient_accumulation_steps": steps,
         "zero_optimization": {"stage": stage},
         "zero_allow_untested_optimizer": True,
+        "gradient_clipping": 0.0,
         **more,
     }
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)

@@ -165,11 +165,18 @@ class DeepSpeedEngine:
 
     def take_model_step(self):
         if self.scaler is not None:
+            before = self.scaler.get_scale()
             self.scaler.step(self.optimizer)
             self.scaler.update()
+            self.optimizer.zero_grad()
+            if before <= self.scaler.get_scale():
+                self.advance()
         else:
             self.optimizer.step()
-        self.optimizer.zero_grad()
+            self.optimizer.zero_grad()
+            self.advance()
+
+    def advance(self):
         if kind_of(self.lr_scheduler) == "scheduler":
             self.lr_scheduler.step()
 

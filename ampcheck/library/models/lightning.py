@@ -14,8 +14,8 @@ itself does nothing to gradients; ("lightning", "backward").  The engines are "l
 and "lightning-manual-fp16" under manual optimisation with a loss scale.
 
 Left out: strategies (DDP's reduction is its own, DeepSpeed's and FSDP's clips are theirs: nothing is said where one is
-chosen), validation, profilers, restarts, tuners; several optimizers under automatic optimisation are run as Lightning 1
-did, one training_step for each.
+chosen), validation, profilers, restarts, tuners; of several optimizers under automatic optimisation (Lightning 1)
+only the first is run.
 """
 
 import torch
@@ -241,10 +241,7 @@ class Trainer:
             loader = unknown_loader("train_dataloader")
             for batch_idx, batch in enumerate(loader):
                 self.start_batch(model, batch, batch_idx)
-                index = 0
-                for optimizer in self.wrapped:
-                    self.run_batch(model, optimizer, epoch, batch, batch_idx, index, len(loader))
-                    index += 1
+                self.run_batch(model, self.wrapped[0], epoch, batch, batch_idx, 0, len(loader))
                 if (batch_idx + 1) % self.accumulate_grad_batches == 0 or batch_idx + 1 == len(loader):
                     self.advance("step", model)
                 self.end_batch(model, batch, batch_idx)
