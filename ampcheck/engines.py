@@ -8,7 +8,7 @@ which the engine does nothing to gradients.  The engines:
     deepspeed-zero0                                         the same; the gradients are where torch keeps them
     deepspeed-zero1 … deepspeed-zero3                       gradients are partitioned: ``p.grad`` is None after backward
     deepspeed                                               one of these four, which is decided elsewhere
-    lightning                                               automatic optimisation: backward, step and zeroing are its own
+    lightning                                               automatic optimisation: backward and step are its own
 """
 
 from __future__ import annotations

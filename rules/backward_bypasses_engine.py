@@ -46,7 +46,8 @@ class BackwardBypassesEngine(Rule):
     ```
 
     ## Known problems
-    From DeepSpeed 0.18 on a plain backward works at ZeRO stages 1 to 3 without fp16: possible only, unless the stage is 0.
+    From DeepSpeed 0.18 on a plain backward works at ZeRO stages 1 to 3 without fp16: possible only, unless the stage is
+    known to be 0.
 
     ## References
     - lightning/fabric/wrappers.py: "The current strategy and precision selection requires you to call
@@ -57,7 +58,9 @@ class BackwardBypassesEngine(Rule):
     code = "AMP702"
     name = "backward-bypasses-engine"
     severity = "error"
-    unobservable = "the engine cannot run here: its model is tested against the installed package (tests/models)"
+    unobservable = (
+        "the engine cannot run here: its model is tested against the installed package (tests/models)"
+    )
     hint = "call the engine's backward instead"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

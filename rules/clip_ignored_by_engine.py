@@ -19,8 +19,8 @@ class ClipIgnoredByEngine(Rule):
 
     ## Why is this bad
     The engine moves each gradient into its partition during the backward: `p.grad` is None afterwards, the clip returns
-    0.0 and changes nothing. What bounds the update is the engine's own `gradient_clipping`, 1.0 where it is not set (none
-    in older versions). Nothing raises or warns.
+    0.0 and changes nothing. What bounds the update is the engine's own `gradient_clipping`: 1.0 where it is not set, none
+    in older versions. Nothing raises or warns.
 
     ## Example
     ```python
@@ -37,7 +37,8 @@ class ClipIgnoredByEngine(Rule):
     ```
 
     ## Known problems
-    Where the stage is not in the code (a JSON file, a variable) the finding is only possible: at stage 0 the clip works.
+    Where the stage is not in the code (a JSON file, a variable) the finding is only possible: at stage 0 the clip
+    works.
     The replay cannot run DeepSpeed: a test of the library model against the installed package is the evidence.
 
     ## References
@@ -49,7 +50,7 @@ class ClipIgnoredByEngine(Rule):
     name = "clip-ignored-by-engine"
     severity = "error"
     unobservable = (
-        "DeepSpeed cannot run here: its model is tested against the installed package (tests/models/test_deepspeed.py)"
+        "DeepSpeed cannot run here: a test holds its model against the installed package (tests/models)"
     )
     hint = 'set "gradient_clipping" in the DeepSpeed configuration'
 
@@ -67,8 +68,8 @@ class ClipIgnoredByEngine(Rule):
             stages = {engine_of(trace, role) for role in call.roles}
             yield Violation(
                 record.index,
-                f"the clip finds no gradients: DeepSpeed holds those of {names(trace, call.roles)} in partitions of its "
-                "own, and this threshold bounds nothing",
+                f"the clip finds no gradients: DeepSpeed holds those of {names(trace, call.roles)} in partitions of "
+                "its own, and this threshold bounds nothing",
                 story(trace, last),
                 certain="deepspeed" not in stages,
             )

@@ -35,8 +35,8 @@ class EngineStepGated(Rule):
     ```
 
     ## Known problems
-    Right with `"gradient_accumulation_steps": 1`, `"managed_gradient_accumulation": false`, or a boundary that is set by
-    `set_gradient_accumulation_boundary`. Where the configuration is not in the code the finding is only possible.
+    Right with `"gradient_accumulation_steps": 1`, `"managed_gradient_accumulation": false`, or a boundary that is set
+    by `set_gradient_accumulation_boundary`. Where the configuration is not in the code the finding is only possible.
 
     ## References
     - https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters
@@ -47,7 +47,7 @@ class EngineStepGated(Rule):
     name = "engine-step-gated"
     severity = "error"
     unobservable = (
-        "DeepSpeed cannot run here: its model is tested against the installed package (tests/models/test_deepspeed.py)"
+        "DeepSpeed cannot run here: a test holds its model against the installed package (tests/models)"
     )
     hint = "call engine.step() once for each engine.backward(loss)"
 

@@ -47,7 +47,7 @@ class NoSyncUnderDeepspeedZero(Rule):
     name = "no-sync-under-deepspeed-zero"
     severity = "error"
     unobservable = (
-        "DeepSpeed cannot run here: its model is tested against the installed package (tests/models/test_deepspeed.py)"
+        "DeepSpeed cannot run here: a test holds its model against the installed package (tests/models)"
     )
     hint = "let the engine accumulate: set gradient_accumulation_steps and call engine.step() on every micro-batch"
 

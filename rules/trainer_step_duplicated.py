@@ -52,7 +52,9 @@ class TrainerStepDuplicated(Rule):
     code = "AMP701"
     name = "trainer-step-duplicated"
     severity = "error"
-    unobservable = "the trainer cannot run here: its model is tested against the installed package (tests/models)"
+    unobservable = (
+        "the trainer cannot run here: its model is tested against the installed package (tests/models)"
+    )
     hint = "leave it to the trainer, or switch its automatic optimisation off"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

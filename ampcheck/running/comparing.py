@@ -84,7 +84,11 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
             return v.Truth(bool(COMPARISONS[op](left.value, right.value)))
         except TypeError:
             return v.FALSE
-    if isinstance(left, (v.Const, v.Number)) and isinstance(right, (v.Const, v.Number)) and op in ("==", "!="):
+    if (
+        isinstance(left, (v.Const, v.Number))
+        and isinstance(right, (v.Const, v.Number))
+        and op in ("==", "!=")
+    ):
         return v.Truth(op == "!=")  # a string is no number
     if op in ("is", "is not") and isinstance(left, v.Instance) and isinstance(right, v.Instance):
         return v.Truth((left is right) == (op == "is"))

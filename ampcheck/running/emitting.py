@@ -175,11 +175,11 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             autocast=in_force(machine)[0],
         )
     )
-    hook = open_hook(machine.records)
+    inside = open_hook(machine.records)
     astray = tuple(
         o
         for o in reaches
-        if not own and (needs_own_backward(_engine(machine, o)) or (hook in WIPED and _engine(machine, o)))
+        if not own and (needs_own_backward(_engine(machine, o)) or (inside in WIPED and _engine(machine, o)))
     )
     if astray:
         # What becomes of such gradients is the engine's business: that backward is the mistake, nothing after it.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck.events import Event, Site
+from ampcheck.running.callgraph import mentions
 from ampcheck.running.choices import PATTERNS, Choices, Deviation
 from ampcheck.running.interpreter import Interpreter
-from ampcheck.running.callgraph import mentions
 from ampcheck.running.layout import DRIVE, Layout, Root, lay_out
 from ampcheck.running.machine import Cap, Infeasible
 from ampcheck.running.roots import start
@@ -62,15 +62,18 @@ def explore(program: p.Program) -> Exploration:
     for root in [*roots, *starting, *layout.inherited, *layout.roots]:
         if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
-        if root.name == DRIVE or (root.function is not None and root.function.name == DRIVE):
-            # A trainer that can be seen has run the class already, with its own settings.
-            if root.cls is not None and any(method in entered for method in root.cls.body):
-                continue
+        if _is_driven(root) and root.cls is not None and not entered.isdisjoint(root.cls.body):
+            continue  # a trainer that can be seen has run the class already, with its own settings
         entered |= _Exploring(program, layout, root, result).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)
         result.truncations.append(Truncation("its imports", nowhere, program.missing))
     return result
+
+
+def _is_driven(root: Root) -> bool:
+    """Whether a root is a library's own training loop."""
+    return root.function is not None and root.function.name == DRIVE
 
 
 def _starts_trainer(root: Root) -> bool:

@@ -100,9 +100,7 @@ SHAPES: dict[type, str] = {
 def _shape_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     value = given.args[0]
     if isinstance(value, v.Const):
-        return v.Const(
-            "none" if value.value is None else "text" if isinstance(value.value, str) else ""
-        )
+        return v.Const("none" if value.value is None else "text" if isinstance(value.value, str) else "")
     if isinstance(value, v.Unknown) and not value.varying:
         value = coerce(machine, value)  # a window's length is a number from the second run on
     return v.Const(SHAPES.get(type(value), ""))

@@ -90,7 +90,9 @@ def lay_out(program: p.Program) -> Layout:
     graph = CallGraph(body)
     layout = Layout(classes=graph.classes)
     # A trainer's `fit` is an everyday word, unless a model of its library is here.
-    telling = STEP_NAMES | {"fit" for f in graph.functions if f.name == "fit" and program.is_model(f.site.path)}
+    telling = STEP_NAMES | {
+        "fit" for f in graph.functions if f.name == "fit" and program.is_model(f.site.path)
+    }
     steps = graph.with_callers(graph.mentioning(telling))
     own = (f for f in graph.functions if f in steps and f.site.path == module.path)
     layout.roots = [

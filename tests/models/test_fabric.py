@@ -57,5 +57,5 @@ def test_a_plain_backward_is_refused() -> None:
     import torch
 
     _, model, _, _ = setup()
-    with pytest.raises(RuntimeError, match="requires you to call `fabric.backward"):
+    with pytest.raises(RuntimeError, match=r"requires you to call `fabric\.backward"):
         model(torch.ones(1, 1)).sum().backward()

@@ -123,7 +123,9 @@ class DeepSpeedEngine:
     def backward(self, loss, retain_graph=False, scale_wrt_gas=True, **kwargs):
         engine_call("deepspeed", "backward")
         if scale_wrt_gas:
-            loss = loss / (unknown("what the engine divides by") if shape_of(self.steps) == "none" else self.steps)
+            loss = loss / (
+                unknown("what the engine divides by") if shape_of(self.steps) == "none" else self.steps
+            )
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
         loss.backward()

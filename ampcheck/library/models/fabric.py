@@ -14,7 +14,7 @@ devices, callbacks, checkpoints.
 
 import torch
 
-from ampcheck.models import engine_call, kind_of, own, shape_of
+from ampcheck.models import engine_call, own, shape_of
 
 FLOAT16 = ("16-mixed", "16", 16)
 OTHER_ENGINES = (
@@ -113,7 +113,9 @@ class Fabric:
             tensor = self.scaler.scale(tensor)
         tensor.backward()
 
-    def clip_gradients(self, module, optimizer, clip_val=None, max_norm=None, norm_type=2.0, error_if_nonfinite=True):
+    def clip_gradients(
+        self, module, optimizer, clip_val=None, max_norm=None, norm_type=2.0, error_if_nonfinite=True
+    ):
         if self.scaler is not None:
             self.scaler.unscale_(optimizer)
         parameters = optimizer.param_groups[0]["params"]
@@ -141,7 +143,7 @@ class Fabric:
 
 
 class NoBackwardSync:
-    """``with fabric.no_backward_sync(model, enabled=...)``: a single device and a strategy that can't are unaffected."""
+    """``with fabric.no_backward_sync(model, enabled=...)``: one device is unaffected."""
 
     def __init__(self, module, enabled):
         self.module = module

@@ -5,8 +5,8 @@ plugins/precision/{precision,amp}.py, core/{module,optimizer}.py, trainer/config
 
 Automatic optimisation, for each micro-batch: training_step, then (on the first of a window) on_before_zero_grad and
 optimizer_zero_grad, then on_before_backward, backward and on_after_backward with the loss scaled and divided by
-`accumulate_grad_batches`.  The window's last micro-batch, or the epoch's, does this inside optimizer_step: the optimizer
-runs it as a closure, unscales, calls on_before_optimizer_step and configure_gradient_clipping, steps and updates.
+`accumulate_grad_batches`.  The window's last micro-batch, or the epoch's, does this inside optimizer_step: the
+optimizer runs it as a closure, unscales, calls on_before_optimizer_step and configure_gradient_clipping, steps and updates.
 Manual optimisation never divides, and `clip_gradients` called before `step` clips gradients that are still scaled.
 
 Engine calls: ("lightning", "hook NAME") and ("lightning", "end NAME") around a hook of the user's in which Lightning
@@ -200,7 +200,9 @@ class Trainer:
         self.gradient_clip_algorithm = gradient_clip_algorithm
         self.max_epochs = max_epochs
 
-    def fit(self, model, train_dataloaders=None, val_dataloaders=None, datamodule=None, ckpt_path=None, **kwargs):
+    def fit(
+        self, model, train_dataloaders=None, val_dataloaders=None, datamodule=None, ckpt_path=None, **kwargs
+    ):
         elsewhere = shape_of(self.strategy) == "text" and self.strategy in OTHER_ENGINES
         if instance_of(model, LightningModule) and not elsewhere:
             self.run(model)
@@ -358,7 +360,9 @@ class LightningModule(torch.nn.Module):
     def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx=0, optimizer_closure=None, **kwargs):
         optimizer.step(closure=optimizer_closure)
 
-    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None, **kwargs):
+    def configure_gradient_clipping(
+        self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None, **kwargs
+    ):
         self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def lr_scheduler_step(self, scheduler, metric):
