@@ -19,8 +19,8 @@ class ClipIgnoredByEngine(Rule):
 
     ## Why is this bad
     The engine moves each gradient into its partition during the backward: `p.grad` is None afterwards, the clip returns
-    0.0 and changes nothing. What bounds the update is the engine's own `gradient_clipping`: 1.0 where it is not set, none
-    in older versions. Nothing raises or warns.
+    0.0 and changes nothing. What bounds the update is the engine's own `gradient_clipping`: 1.0 where it is not set,
+    none in older versions. Nothing raises or warns.
 
     ## Example
     ```python

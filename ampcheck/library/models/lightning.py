@@ -6,7 +6,8 @@ plugins/precision/{precision,amp}.py, core/{module,optimizer}.py, trainer/config
 Automatic optimisation, for each micro-batch: training_step, then (on the first of a window) on_before_zero_grad and
 optimizer_zero_grad, then on_before_backward, backward and on_after_backward with the loss scaled and divided by
 `accumulate_grad_batches`.  The window's last micro-batch, or the epoch's, does this inside optimizer_step: the
-optimizer runs it as a closure, unscales, calls on_before_optimizer_step and configure_gradient_clipping, steps and updates.
+optimizer runs it as a closure, unscales, calls on_before_optimizer_step and configure_gradient_clipping, steps and
+updates.
 Manual optimisation never divides, and `clip_gradients` called before `step` clips gradients that are still scaled.
 
 Engine calls: ("lightning", "hook NAME") and ("lightning", "end NAME") around a hook of the user's in which Lightning
