@@ -202,12 +202,14 @@ class Edit(Event):
     ``multiply``: by `factor` (the unit PLAIN where it is a mask or another plain number); ``shift``: something is
     added; ``nonlinear``: sign, normalisation, quantisation; ``hide``: non-finite values are replaced.
     `partial`: only those of some parameters, picked one by one (experts, biases).
+    `latest`: only those contributions are multiplied that carry the scale which the factor divides out (apex).
     """
 
     effect: Literal["multiply", "shift", "nonlinear", "hide"]
     owners: tuple[str, ...]
     factor: Unit = PLAIN
     partial: bool = False
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

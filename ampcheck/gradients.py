@@ -84,6 +84,18 @@ class Buffer:
             self, contributions=tuple(replace(c, unit=c.unit.times(factor, sign)) for c in self.contributions)
         )
 
+    def unscaled_by(self, factor: Unit) -> Buffer:
+        """With those contributions multiplied by a factor that carry the scale which it divides out."""
+        return replace(
+            self,
+            contributions=tuple(
+                replace(c, unit=c.unit.times(factor))
+                if any(c.unit.scaled_by(scaler) > 0 for scaler, _ in factor.scale)
+                else c
+                for c in self.contributions
+            ),
+        )
+
     def marked(self, mark: str) -> Buffer:
         """With one more mark, unless it is empty."""
         return self if self.is_empty else replace(self, marks=self.marks | {mark})
@@ -162,6 +174,8 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
             return Effect(replace(state, primed=state.primed | scalers))
         case ev.Clip(owners=owners):
             return Effect(_mark(state, owners, "clipped"))
+        case ev.Edit(effect="multiply", owners=owners, factor=factor, latest=True):
+            return Effect(state._with_buffers({o: state.buffer(o).unscaled_by(factor) for o in owners}))
         case ev.Edit(effect="multiply", owners=owners, factor=factor):
             return Effect(state._with_buffers({o: state.buffer(o).times(factor) for o in owners}))
         case ev.Edit(effect=effect, owners=owners):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ampcheck.engines import engine_of, in_hooks
 from ampcheck.events import Backward, Edit, Jump, Step, Unscale, Update
 from ampcheck.gradients import UNSCALED, Contribution
 from ampcheck.trace import Record, Trace
@@ -64,10 +65,10 @@ def still_scaled(trace: Trace, record: Record, owners: Iterable[str]) -> StillSc
     before the backward.
     """
     scales = {o: carried for o in owners if (carried := carried_scales(record.before, o))}
-    steps = {o: step.event for o in scales if (step := next_step(trace, record.index, o))}
+    steps = {o: step for o in scales if (step := next_step(trace, record.index, o))}
     if not scales or any(record.before.buffer(o).opaque for o in scales):
         return None
-    if any(isinstance(step, Step) and step.scaler not in scales[o] for o, step in steps.items()):
+    if any(_steps_otherwise(step, o, scales[o]) for o, step in steps.items()):
         return None
     if any(_is_unscaled_elsewhere(trace, record, o) for o in scales):
         return None
@@ -77,6 +78,17 @@ def still_scaled(trace: Trace, record: Record, owners: Iterable[str]) -> StillSc
         return None
     certain = are_known(trace, *scalers) and not any(c.assumed for c in contributions)
     return StillScaled(tuple(scales), scalers, contributions, certain)
+
+
+def _steps_otherwise(record: Record, owner: str, scales: tuple[str, ...]) -> bool:
+    """Whether a step is raw or another scaler's, on gradients that nothing has divided by then (as apex does)."""
+    step = record.event
+    if not isinstance(step, Step) or step.scaler in scales:
+        return False
+    divided = not record.before.buffer(owner).is_scaled and not any(
+        record.before.phase(scaler, owner) == UNSCALED for scaler in scales
+    )
+    return not divided
 
 
 def _is_unscaled_elsewhere(trace: Trace, record: Record, owner: str) -> bool:
@@ -171,6 +183,8 @@ def repeated_step(trace: Trace, record: Record) -> Record | None:
     step = record.event
     if not isinstance(step, Step) or step.closure:
         return None
+    if engine_of(trace, step.optimizer) and any(r is record for r, _ in in_hooks(trace)):
+        return None  # AMP701: the trainer steps it
     first = previous_step(trace, record.index, step.optimizer)
     if first is None or not isinstance(first.event, Step) or first.event.closure:
         return None

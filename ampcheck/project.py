@@ -65,6 +65,8 @@ class Project:
 
     def module(self, path: str, wanted: frozenset[str], hooks: frozenset[str]) -> p.Module | None:
         """The core program of some definitions of a file."""
+        if p.Program.is_model(path):
+            wanted = hooks = frozenset()  # the whole of it, once
         key = path, wanted, hooks
         if key not in self._modules:
             self._modules[key] = None
@@ -72,8 +74,6 @@ class Project:
             if known is not None and known[0].tree is not None:
                 source, facts = known
                 with suppress(Unreadable):
-                    if p.Program.is_model(path):
-                        hooks |= {"__wraps__"}
                     self._modules[key] = lower(source, facts, self.holders(path), wanted, hooks)
         return self._modules[key]
 

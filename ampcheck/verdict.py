@@ -94,7 +94,7 @@ def _finding(
 ) -> Finding:
     certain = [pair for pair in broken if pair[1].certain and _always_breaks(rule, site, pair[0], runs)]
     run, violation = (certain or broken)[0]
-    condition = _condition(certain or broken)
+    condition = _condition(certain or broken, runs)
     return _report(rule, site, run, violation, "certain" if certain else "possible", condition)
 
 
@@ -138,10 +138,18 @@ def _report(
     )
 
 
-def _condition(broken: Sequence[tuple[_Judged, Violation]]) -> str:
+def _differs_only_in(guard: Guard, run: _Judged, other: _Judged) -> bool:
+    """Whether another run made all choices that both made alike, but this one."""
+    if other.choices.get(guard.text) != (not guard.holds) or other.varying != run.varying:
+        return False
+    return other.agrees({text: holds for text, holds in run.choices.items() if text != guard.text})
+
+
+def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judged]) -> str:
     """The invariant choices that the story's events depend on, as people read them.
 
-    An option that the finding does not depend on, since it is there either way, is no condition of it.
+    An option that the finding does not depend on, since it is there either way, is no condition of it.  One without
+    which the fault is gone is a condition even where no event is guarded by it: it chose what an object is.
     """
     run, violation = broken[0]
     guards: dict[str, Guard] = {}
@@ -150,6 +158,12 @@ def _condition(broken: Sequence[tuple[_Judged, Violation]]) -> str:
         for guard in run.trace.records[index].guards:
             if not guard.varying and not guard.boundary and guard.text in invariant:
                 guards.setdefault(guard.text, guard)
+    site = run.trace.records[violation.record].event.site
+    wrong = {id(other) for other, _ in broken}
+    right = [r for r in runs if r.trace.root == run.trace.root and id(r) not in wrong and r.reaches(site)]
+    for guard in run.trace.choices:
+        if not guard.varying and any(_differs_only_in(guard, run, other) for other in right):
+            guards.setdefault(guard.text, guard)
     chosen = [{(g.text, g.holds) for g in other.trace.choices if not g.varying} for other, _ in broken]
     needed = [g for g in guards.values() if not any((g.text, not g.holds) in choices for choices in chosen)]
     return " and ".join(

@@ -45,6 +45,7 @@ __all__ = [
     "deprecated",
     "differentiate",
     "edit",
+    "engine_call",
     "escape",
     "finding",
     "finite",
@@ -145,6 +146,11 @@ def backward(
         site=_site(),
     )
     return Item(event)
+
+
+def engine_call(call: str, *roles: str, library: str = "deepspeed") -> Item:
+    """A call of an engine's own protocol."""
+    return Item(ev.EngineCall(library=library, call=call, roles=roles, site=_site()))
 
 
 def unscale(optimizer: str = "optimizer", scaler: str = "scaler") -> Item:

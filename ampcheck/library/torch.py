@@ -172,10 +172,8 @@ ENGINES = (
     "oneflow",
     "mindspore",
     "jax",
-    "torch_xla",
     "colossalai",
     "opacus",
-    "horovod",
 )
 
 # Optimizers that reduce gradients over ranks in `synchronize`, or in `step` where nobody has called that

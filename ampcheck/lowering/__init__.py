@@ -34,6 +34,8 @@ def lower(
     """
     body: list[p.Stmt] = []
     try:
+        if p.Program.is_model(source.path):  # abridged already: all of it matters
+            return p.Module(source.path, tuple(_lower_segment(source, Segment(1, source.text))), source.lines)
         for segment in select(source, facts or outline(source), holders, wanted):
             body += _lower_segment(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)

@@ -41,6 +41,9 @@ EVENT_NAMES = frozenset(
         "fully_shard",
         "update_parameters",
         "scaler.state_dict",
+        # What engines are told by attributes and methods of their own.
+        "automatic_optimization",
+        "set_gradient_accumulation_boundary",
     }
 )
 

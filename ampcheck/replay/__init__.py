@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from ampcheck.events import Edit
 from ampcheck.finding import Finding, Replay
 from ampcheck.replay.jobs import job
 from ampcheck.replay.observe import Observed
@@ -142,7 +143,22 @@ def _unobservable(finding: Finding, rule: Rule | None) -> str:
         return f"no rule has the code {finding.code}"
     if not rule.oracle:
         return rule.unobservable or "the fault has no numeric trace"
-    return "" if finding.witness else "there is no run to replay"
+    if finding.witness is None:
+        return "there is no run to replay"
+    return _beyond_torch(finding.witness.trace, rule)
+
+
+def _beyond_torch(trace: Trace, rule: Rule) -> str:
+    """Why a run cannot be replayed with torch's own scaler; "" where it can.
+
+    apex keeps gradients that are unscaled already apart from new ones, and skips steps by itself: of its loops only the
+    gradient of a window of one micro-batch is what torch would make of the same events.
+    """
+    if not any(edit.latest for _, edit in trace.of(Edit)):
+        return ""
+    if trace.window is None and rule.oracle[0] in ("gradient", "clip-norm"):
+        return ""
+    return "apex's own scaler accumulates and skips by itself: the replay has no such scaler"
 
 
 def _result(answer: dict[str, Any]) -> Replay:

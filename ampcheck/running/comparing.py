@@ -27,6 +27,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+# ``x in (...)`` is as many choices as there are items.
+MOST_ALTERNATIVES = 8
 OPPOSITE = {"!=": "==", "is not": "is", "not in": "in", ">=": "<", ">": "<="}
 
 
@@ -82,6 +84,14 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
             return v.Truth(bool(COMPARISONS[op](left.value, right.value)))
         except TypeError:
             return v.FALSE
+    if (
+        isinstance(left, (v.Const, v.Number))
+        and isinstance(right, (v.Const, v.Number))
+        and op in ("==", "!=")
+    ):
+        return v.Truth(op == "!=")  # a string is no number
+    if op in ("is", "is not") and isinstance(left, v.Instance) and isinstance(right, v.Instance):
+        return v.Truth((left is right) == (op == "is"))
     for one, other in ((left, right), (right, left)):
         if isinstance(other, v.Const) and other.value is None and op in ("is", "is not", "==", "!="):
             return _is_none(one, op in ("is", "=="))
@@ -126,7 +136,10 @@ def _is_none(value: v.Value, positive: bool) -> v.Value:
 def _membership(machine: Machine, op: str, item: v.Value, container: v.Value) -> v.Value:
     if isinstance(container, v.DictValue) and isinstance(item, v.Const):
         return v.Truth((item.value in container.items) == (op == "in"))
-    if isinstance(container, v.Seq) and isinstance(item, (v.Const, v.Unknown)) and len(container.items) <= 8:
+    if isinstance(container, v.Seq) and (
+        isinstance(item, (v.Const, v.Number))
+        or (isinstance(item, v.Unknown) and len(container.items) <= MOST_ALTERNATIVES)
+    ):
         result: v.Value = v.FALSE
         for element in container.items:
             result = v.Formula("or", result, compare(machine, "==", item, element))

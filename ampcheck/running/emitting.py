@@ -6,6 +6,7 @@ from typing import Literal
 
 from ampcheck import events as ev
 from ampcheck import program as p
+from ampcheck.engines import OWN_BACKWARDS, WIPED, needs_own_backward, open_hook, partitions_gradients
 from ampcheck.events import Unit
 from ampcheck.gradients import STEPPED
 from ampcheck.library.torch import REDUCING_OPTIMIZERS
@@ -159,6 +160,8 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
     if held and all(o.models for o in optimizers):
         reaches += [f"free:{m}" for m in dict.fromkeys(models) if not overlaps([m], held)]
     synced = not machine.unsynced
+    announced = machine.records[-1].event if machine.records else None
+    own = isinstance(announced, ev.EngineCall) and announced.call in OWN_BACKWARDS
     _note_loops(machine)
     _note_batches(machine)
     machine.emit(
@@ -172,6 +175,15 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             autocast=in_force(machine)[0],
         )
     )
+    inside = open_hook(machine.records)
+    astray = tuple(
+        o
+        for o in reaches
+        if not own and (needs_own_backward(_engine(machine, o)) or (inside in WIPED and _engine(machine, o)))
+    )
+    if astray:
+        # What becomes of such gradients is the engine's business: that backward is the mistake, nothing after it.
+        machine.emit(ev.Escape(site=node.site, roles=astray, into="an engine"))
     for model, hook, of_gradient, picked in list(machine.hooks):
         if not models or overlaps([model], models):
             parameters = v.Parameters((model,), each=True, text=model)
@@ -180,6 +192,11 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             result = machine.call(hook, [given], {}, p.Opaque(node.site))
             _edited(machine, result, node, "hook")
             machine.picked = before
+
+
+def _engine(machine: Machine, owner: str) -> str:
+    """The engine that owns an optimizer."""
+    return machine.roles[owner].engine if owner in machine.roles else ""
 
 
 def _note_batches(machine: Machine) -> None:
@@ -260,6 +277,11 @@ def clip(
         # ``max_norm * scaler.get_scale()``: right for scaled gradients, which it changes by a plain number.
         machine.emit(ev.Edit(site=node.site, effect="multiply", owners=owners))
         return v.GradientNorm(parameters, frozenset())
+    hidden = tuple(o for o in owners if partitions_gradients(_engine(machine, o)))
+    if hidden:
+        # The engine has taken the gradients away: what is clipped is nothing.
+        machine.emit(ev.EngineCall(site=node.site, library="deepspeed", call="clip", roles=hidden))
+        owners = tuple(o for o in owners if o not in hidden)
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(

@@ -85,6 +85,7 @@ def _leaves(body: tuple[p.Stmt, ...]) -> bool:
 
 def _with(machine: Machine, node: p.With) -> None:
     entered: list[v.Context] = []
+    objects: list[tuple[v.Instance, p.Expr]] = []
     stack_size = len(machine.stacks)
     for expression, target in node.items:
         value = machine.evaluate(expression)
@@ -94,6 +95,7 @@ def _with(machine: Machine, node: p.With) -> None:
             machine.enter(value, expression)
             entered.append(value)
         elif isinstance(value, v.Instance):
+            objects.append((value, expression))
             method = machine.evaluate_attribute(value, "__enter__")
             if isinstance(method, v.Bound):
                 value = machine.call(method, [], {}, expression)
@@ -101,10 +103,22 @@ def _with(machine: Machine, node: p.With) -> None:
             bind_target(machine, target, value)
     try:
         machine.execute(node.body)
+    except Signal:
+        _exit(machine, objects)
+        raise
+    else:
+        _exit(machine, objects)
     finally:
         for context in reversed(entered + machine.stacks[stack_size:]):
             machine.leave(context)
         del machine.stacks[stack_size:]
+
+
+def _exit(machine: Machine, objects: list[tuple[v.Instance, p.Expr]]) -> None:
+    for value, expression in reversed(objects):
+        method = machine.evaluate_attribute(value, "__exit__")
+        if isinstance(method, v.Bound):
+            machine.call(method, [v.NONE, v.NONE, v.NONE], {}, expression)
 
 
 def _try(machine: Machine, node: p.Try) -> None:
@@ -128,7 +142,8 @@ def _try(machine: Machine, node: p.Try) -> None:
 def _jump(machine: Machine, kind: str, node: p.Stmt, value: v.Value = v.NONE) -> None:
     """A jump is an event where a test led to it, inside an iteration: the rest of the iteration does not run."""
     machine.touch()
-    if machine.guards and machine.path and _skips_events(machine, kind):
+    in_model = machine.program.is_model(node.site.path)  # a library's own: nothing of the user's is skipped
+    if machine.guards and machine.path and not in_model and _skips_events(machine, kind):
         machine.emit(ev.Jump(site=node.site, kind=kind))  # type: ignore[arg-type]
     raise Signal(kind, value)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck.events import Event, Site
+from ampcheck.running.callgraph import mentions
 from ampcheck.running.choices import PATTERNS, Choices, Deviation
 from ampcheck.running.interpreter import Interpreter
-from ampcheck.running.layout import Layout, Root, lay_out
+from ampcheck.running.layout import DRIVE, Layout, Root, lay_out
 from ampcheck.running.machine import Cap, Infeasible
 from ampcheck.running.roots import start
 from ampcheck.running.setting import Setting
@@ -57,17 +58,30 @@ def explore(program: p.Program) -> Exploration:
     result = Exploration()
     entered: set[p.Node] = set()
     roots = [Root()] if layout.module_holds else []
-    for root in [*roots, *layout.inherited, *layout.roots]:
+    starting = [root for root in layout.roots if root.cls is None and _starts_trainer(root)]
+    for root in [*roots, *starting, *layout.inherited, *layout.roots]:
         if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
         relayed = layout.relays.get(root.function) if root.function is not None else None
         if relayed and relayed <= entered:
             continue  # another way in: what it leads to was run
+        if _is_driven(root) and root.cls is not None and not entered.isdisjoint(root.cls.body):
+            continue  # a trainer that can be seen has run the class already, with its own settings
         entered |= _Exploring(program, layout, root, result).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)
         result.truncations.append(Truncation("its imports", nowhere, program.missing))
     return result
+
+
+def _is_driven(root: Root) -> bool:
+    """Whether a root is a library's own training loop."""
+    return root.function is not None and root.function.name == DRIVE
+
+
+def _starts_trainer(root: Root) -> bool:
+    """Whether a function hands a model to a trainer of its own making: ``Trainer(...).fit(model)``."""
+    return root.function is not None and "fit" in mentions(*root.function.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,16 @@
 kind_of(x)
     "optimizer", "scheduler", "scaler", "model", "loader" or "unknown", by role, else by name; "prepared" for what a
     library's wrapper class wraps already.
+shape_of(x)
+    "sequence", "dict", "text", "number", "none", "function" or "", always decided.
+instance_of(x, cls)
+    whether x is an object of a class that derives from cls; false of what nobody knows.
 engine_call(library, call, *objects)
     the event `EngineCall`: rules about an engine's own protocol read it.
 own(engine, *objects)
     marks the roles of objects as owned by an engine (`Role.engine`).
+unscale_latest(scaler, optimizer)
+    divides by the scale those gradients that carry it.
 unknown(text)
     a value that nobody knows, spelled so in conditions.
 configured(name), declared(package)
@@ -22,12 +28,15 @@ from dataclasses import replace
 
 from ampcheck import events as ev
 from ampcheck import program as p
+from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
+from ampcheck.running.arithmetic import coerce
 from ampcheck.running.describing import text_of
+from ampcheck.running.emitting import declare
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_loader, names_optimizer, names_scaler, names_scheduler
-from ampcheck.running.roles import role_of, wrapped
+from ampcheck.running.roles import as_optimizer, as_scaler, role_of, wrapped
 
 __all__ = ["call_intrinsic"]
 
@@ -78,6 +87,53 @@ def _kind_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     return v.Const(kind)
 
 
+SHAPES: dict[type, str] = {
+    v.Seq: "sequence",
+    v.DictValue: "dict",
+    v.Number: "number",
+    v.Function: "function",
+    v.Bound: "function",
+    v.Partial: "function",
+}
+
+
+def _shape_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    value = given.args[0]
+    if isinstance(value, v.Const):
+        return v.Const("none" if value.value is None else "text" if isinstance(value.value, str) else "")
+    if isinstance(value, v.Unknown) and not value.varying:
+        value = coerce(machine, value)  # a window's length is a number from the second run on
+    return v.Const(SHAPES.get(type(value), ""))
+
+
+def _instance_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    value, wanted = role_of(given.args[0]), given.args[1]
+    if isinstance(value, v.Model) and value.instance is not None:
+        value = value.instance
+    pending = [value.cls] if isinstance(value, v.Instance) else []
+    while pending:
+        cls = pending.pop()
+        if isinstance(wanted, v.Class) and cls.node is wanted.node:
+            return v.TRUE
+        pending += [base for base in cls.bases if isinstance(base, v.Class)]
+    return v.FALSE
+
+
+def _unscale_latest(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    scaler, optimizer = as_scaler(machine, given.args[0]), as_optimizer(machine, given.args[1])
+    if scaler is not None and optimizer is not None:
+        machine.emit(
+            ev.Edit(
+                site=node.site,
+                effect="multiply",
+                owners=(optimizer.id,),
+                factor=Unit(((scaler.id, -1),)),
+                latest=True,
+            )
+        )
+    return v.NONE
+
+
 def _ids(values: list[v.Value]) -> tuple[str, ...]:
     """The identifiers of the roles among some values."""
     found: list[str] = []
@@ -92,7 +148,10 @@ def _ids(values: list[v.Value]) -> tuple[str, ...]:
 
 def _engine_call(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     library, call = map(_literal, given.args[:2])
-    machine.emit(ev.EngineCall(site=node.site, library=library, call=call, roles=_ids(given.args[2:])))
+    roles = _ids(given.args[2:])
+    record = machine.emit(ev.EngineCall(site=node.site, library=library, call=call, roles=roles))
+    if call in ("step", "counted step"):
+        declare(machine, "step", roles, record.index)
     return v.NONE
 
 
@@ -115,6 +174,9 @@ def _unknown_loader(machine: Machine, given: Arguments, node: p.Expr) -> v.Value
 
 INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "kind_of": _kind_of,
+    "shape_of": _shape_of,
+    "instance_of": _instance_of,
+    "unscale_latest": _unscale_latest,
     "engine_call": _engine_call,
     "own": _own,
     "unknown": _unknown,

@@ -91,8 +91,12 @@ def lay_out(program: p.Program) -> Layout:
     body = tuple(statement for one in program.modules.values() for statement in one.body)
     graph = CallGraph(body)
     layout = Layout(classes=graph.classes)
-    steps = graph.with_callers(graph.mentioning(STEP_NAMES))
-    stepping = graph.mentioning(STEP_NAMES)
+    # A trainer's `fit` is an everyday word, unless a model of its library is here.
+    telling = STEP_NAMES | {
+        "fit" for f in graph.functions if f.name == "fit" and program.is_model(f.site.path)
+    }
+    stepping = graph.mentioning(telling)
+    steps = graph.with_callers(stepping)
     layout.relays = {f: graph.called_by(f) & steps for f in steps if f not in stepping}
     own = (f for f in graph.functions if f in steps and f.site.path == module.path)
     layout.roots = [
@@ -109,7 +113,7 @@ def lay_out(program: p.Program) -> Layout:
     for statement in body:
         if isinstance(statement, (p.FunctionDef, p.ClassDef, p.Import)):
             continue
-        if _called(statement) & STEP_NAMES or callees(statement) & names:
+        if _called(statement) & telling or callees(statement) & names:
             layout.holding.add(statement)
     layout.module_holds = any(statement in layout.holding for statement in module.body)
     return layout

@@ -18,6 +18,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Packages by the file that models them; a longer prefix goes first.
 LIBRARIES: dict[str, str] = {
     "accelerate": "accelerate",
+    "apex.amp": "apex",
+    "deepspeed": "deepspeed",
+    "horovod.torch": "horovod",
+    "lightning.fabric": "fabric",
+    "lightning_fabric": "fabric",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "timm": "timm",
+    "torch_xla": "torch_xla",
 }
 
 # Engines that are known by what everybody calls them, where nothing shows how they were built.
