@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.boundaries import first_of_each, is_conditional, length, next_touch, optimizers
+from ampcheck.boundaries import (
+    first_of_each,
+    is_ambiguous_literal,
+    is_conditional,
+    length,
+    next_touch,
+    optimizers,
+)
 from ampcheck.events import Backward, ZeroGrad
 from ampcheck.gradients import Contribution
 from ampcheck.rule import Rule, Violation
@@ -80,6 +87,12 @@ class ZeroGradInsideWindow(Rule):
                             i
                             for i in first_of_each(trace, optimizer, wiped[0].record, span.step.index)
                             if i != record.index
+                        ),
+                        # ``if i % 2 == 0: step`` alone may be meant: every second batch is only looked at.
+                        certain=not (
+                            trace.window
+                            and is_ambiguous_literal(trace.window)
+                            and trace.window.declared <= {"step", "update"}
                         ),
                         predicts="g_K / K",
                     )

@@ -33,7 +33,11 @@ def callees(*body: p.Node) -> set[str]:
     names: set[str] = set()
     for node in _own(body):
         match node:
-            case p.Name(id=name):
+            case p.Call(func=func, arguments=arguments):
+                # ``mp.spawn(train, args)``: a bare everyday word is a function where it is called or handed on.
+                handed = [func, *(a.value for a in arguments if not a.name)]
+                names |= {value.id for value in handed if isinstance(value, p.Name)}
+            case p.Name(id=name) if name not in COMMON:
                 names.add(name)
             case p.Attribute(attr=name, value=owner):
                 if name not in COMMON or _is_own(owner):
