@@ -18,6 +18,7 @@ __all__ = ["SKIPPED", "Importers"]
 SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
 
 IMPORTS = re.compile(rb"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
+TESTS = re.compile(r"(^|_)tests?([_.]|$)")
 WORD = re.compile(rb"\w+")
 
 # So many importers are looked at, of so many files that mention a name of the file's in an import.
@@ -109,7 +110,7 @@ def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
         if len(found) > MOST_FILES:
             break
         for name in sorted(files):
-            if name.endswith(".py") and "test" not in name:
+            if name.endswith(".py") and not TESTS.search(name):
                 file = os.path.normpath(os.path.join(folder, name))
                 try:
                     data = read_bytes(file)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ampcheck import program as p
+from ampcheck.answers import Answers
 from ampcheck.imports import may_be_local, module_file, search_folders, submodule
 from ampcheck.library.models import ENGINE_NAMES, model_file, model_of
 from ampcheck.lowering import lower
@@ -37,8 +38,8 @@ class Project:
 
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
-    _found: dict[tuple[str, str], Link | None] = field(default_factory=dict)
-    _eventful: dict[Link, bool] = field(default_factory=dict)
+    _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
+    _eventful: Answers[Link, bool] = field(default_factory=Answers)
 
     def program(self, source: Source) -> p.Program:
         """A file with what it depends on; raises Unreadable where the file itself is not Python."""
@@ -82,10 +83,7 @@ class Project:
     def find(self, path: str, dotted: str) -> Link | None:
         """What a dotted name means in a file: a definition or module of the project or of a library model."""
         key = (path if dotted.startswith(".") or not dotted else os.path.dirname(path), dotted)
-        if key not in self._found:
-            self._found[key] = None  # an import cycle ends here
-            self._found[key] = self._search(path, dotted)
-        return self._found[key]
+        return self._found.get(key, lambda: self._search(path, dotted))
 
     def _search(self, path: str, dotted: str) -> Link | None:
         names = [n for n in dotted.lstrip(".").split(".") if n]
@@ -163,11 +161,7 @@ class Project:
     def _holds(self, link: Link, depth: int) -> bool:
         if depth > DEEPEST:
             return False
-        known = self._eventful.get(link)
-        if known is None:
-            self._eventful[link] = False  # a cycle adds nothing
-            known = self._eventful[link] = self._looks_eventful(link, depth)
-        return known
+        return bool(self._eventful.get(link, lambda: self._looks_eventful(link, depth)))
 
     def _looks_eventful(self, link: Link, depth: int) -> bool:
         facts = self.outline(link.path)

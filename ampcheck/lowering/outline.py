@@ -7,7 +7,7 @@ Names decide, without regard to scope or flow.  The outline is what `ampcheck.lo
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ampcheck.lowering.piece import Piece
 from ampcheck.lowering.telling import is_mute
@@ -69,6 +69,12 @@ def outline(source: Source) -> Outline:
                         stars.append(prefix)
                     else:
                         imports.setdefault(alias.asname or alias.name, joined + alias.name)
+    # What goes by another name here (``DistributedDataParallel as DDP``) is mentioned by its own name too.
+    origins = {name: dotted.rsplit(".", 1)[-1] for name, dotted in imports.items()}
+    pieces = tuple(
+        replace(piece, used=piece.used | {origins[name] for name in piece.used if name in origins})
+        for piece in pieces
+    )
     exports: dict[str, Piece] = {}
     for piece in pieces:
         if not piece.is_import:

@@ -54,7 +54,7 @@ class _Slice:
     """The set of names that matter, grown until nothing changes."""
 
     def __init__(self, body: tuple[p.Stmt, ...], holders: frozenset[str], wanted: frozenset[str]) -> None:
-        self.names = set(EVENT_NAMES) | {plain(name) for name in wanted}
+        self.names = set(EVENT_NAMES) | {plain(name) for name in wanted | holders}
         self.holders: set[str] = set(holders)
         self._holds = True
         # A function of another module that touches gradients and is called a norm gives one out.

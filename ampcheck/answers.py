@@ -1,0 +1,52 @@
+"""Remembered answers to questions that may lead back to themselves: imports go in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+__all__ = ["Answers"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class Answers(Generic[K, V]):
+    """Answers by question.  Asked again while it is being answered, a question adds nothing (None).
+
+    What was answered with the help of such a None is only kept for good where the circle began: there it is complete.
+    """
+
+    _known: dict[K, V | None] = field(default_factory=dict)
+    _open: dict[K, int] = field(default_factory=dict)
+    _lowest: int = 1 << 30
+    _drafts: dict[K, tuple[V | None, int]] = field(default_factory=dict)
+
+    def get(self, question: K, answer: Callable[[], V | None]) -> V | None:
+        """The answer, asked for where nobody knows it yet."""
+        if question in self._known:
+            return self._known[question]
+        if question in self._drafts:
+            found, lowest = self._drafts[question]
+            self._lowest = min(self._lowest, lowest)
+            return found
+        if question in self._open:
+            self._lowest = min(self._lowest, self._open[question])
+            return None
+        depth = self._open[question] = len(self._open)
+        outer, self._lowest = self._lowest, 1 << 30
+        try:
+            found = answer()
+        finally:
+            del self._open[question]
+        if self._lowest >= depth:
+            self._known[question] = found
+            self._lowest = outer
+        else:
+            self._drafts[question] = found, self._lowest
+            self._lowest = min(outer, self._lowest)
+        if not self._open:
+            self._drafts.clear()
+        return found
