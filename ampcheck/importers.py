@@ -105,7 +105,7 @@ def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
     found: list[tuple[str, frozenset[bytes]]] = []
     for folder, folders, files in os.walk(top or "."):
         folders[:] = sorted(
-            f for f in folders if f not in SKIPPED and not f.startswith(".") and "test" not in f
+            f for f in folders if f not in SKIPPED and not f.startswith(".") and not TESTS.search(f)
         )
         if len(found) > MOST_FILES:
             break

@@ -25,7 +25,11 @@ FEWER_SHAPES = frozenset({"AMP900", "AMP902"})
 NO_SHAPES = frozenset({"AMP903"})
 
 
-@pytest.mark.parametrize("path", fixture_files(), ids=label)
+# Files of a project are checked together (`tests/test_projects.py`): alone, a file also shows what it calls.
+ALONE = [path for path in fixture_files() if "projects" not in path.parts]
+
+
+@pytest.mark.parametrize("path", ALONE, ids=label)
 def test_the_findings_are_exactly_the_expected_ones(path: Path) -> None:
     report = check_paths([str(path)], options=CERTAIN)
     places = [(located(finding.site, report.notebooks), finding.code) for finding in report.findings]

@@ -31,7 +31,9 @@ def test_there_are_eight_projects_and_both_kinds_of_files() -> None:
 
 
 def test_the_file_of_the_loop_shows_a_fault_in_a_helper_that_is_not_checked(tmp_path: Path) -> None:
-    helper = "import torch\n\n\ndef clip(model):\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    helper = (
+        "import torch\n\n\ndef clip(model):\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    )
     loop = (
         "import torch\nfrom helper import clip\n\n\ndef train(model, loader):\n"
         "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    scaler = torch.amp.GradScaler('cuda')\n"
