@@ -128,9 +128,9 @@ def _report(
     return Finding(
         rule.code,
         rule.name,
-        rule.severity,
+        violation.severity or rule.severity,
         verdict,
-        site,
+        violation.site or site,
         violation.message,
         condition,
         rule.hint,

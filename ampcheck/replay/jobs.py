@@ -9,13 +9,20 @@ from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
 from ampcheck.replay.script import cast, write
 from ampcheck.replay.unfolding import unfold
+from ampcheck.rule import Habit
 from ampcheck.trace import Trace
 
 __all__ = ["job"]
 
 
-def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
-    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
+def job(
+    trace: Trace, oracle: Iterable[str], needed: Sequence[int] = (), contests: Iterable[Habit] = ()
+) -> dict[str, Any]:
+    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first.
+
+    `contests` are the habits of the loop that no reference may have.
+    """
+    contested = frozenset(contests)
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
@@ -26,7 +33,7 @@ def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict
     places = [unfolded.places.get(n, 0) for n in needed]
 
     def scripts(stop: int | None) -> dict[str, Any]:
-        _, acceptable = references(normal, until(normal, stop))
+        _, acceptable = references(normal, until(normal, stop), contested)
         return {
             "user": write(user, user_acts(until(user, stop)), members),
             "references": [(r.name, write(normal, r.acts, members)) for r in acceptable],

@@ -16,6 +16,7 @@ from ampcheck.gradients import UNSCALED
 from ampcheck.protocol import Closing
 from ampcheck.replay.iterations import Slot
 from ampcheck.replay.practice import Loop
+from ampcheck.rule import Habit
 from ampcheck.trace import Record
 
 __all__ = ["Plan", "plans"]
@@ -40,6 +41,11 @@ class _Tail:
     flushed: bool = False
     by_length: bool = False
     by_count: bool = False
+
+    @property
+    def carries(self) -> bool:
+        """Whether it stays in the next epoch's first window, on top of that window's own micro-batches."""
+        return not (self.across or self.dropped or self.flushed)
 
 
 TAILS = (
@@ -120,12 +126,14 @@ def _last_before(indices: list[int], end: int) -> int:
     return indices[place - 1] if place else BEFORE
 
 
-def plans(loop: Loop) -> Iterator[Plan]:
-    """The acceptable plans of a loop, the likeliest first, equal ones once."""
+def plans(loop: Loop, contested: frozenset[Habit] = frozenset()) -> Iterator[Plan]:
+    """The acceptable plans of a loop, the likeliest first, equal ones once; none with a habit that is contested."""
     courses = [_Course(loop, optimizer) for optimizer in loop.optimizers]
     declared = any(k > 1 for k in loop.windows.values())
     seen: set[tuple[Closing, ...]] = set()
     for tail in TAILS if declared else TAILS[:1]:
+        if declared and tail.carries and "carry" in contested:
+            continue
         closings = tuple(_closings(courses, tail))
         if closings in seen:
             continue

@@ -10,6 +10,7 @@ from ampcheck import events as ev
 from ampcheck.protocol import Act, correct
 from ampcheck.replay.plans import plans
 from ampcheck.replay.practice import Loop, read_loop
+from ampcheck.rule import Habit
 from ampcheck.trace import Record, Trace
 
 __all__ = ["Reference", "excerpt", "references", "until", "user_acts", "whole"]
@@ -27,14 +28,16 @@ class Reference:
     acts: tuple[Act, ...]
 
 
-def references(trace: Trace, records: Sequence[Record]) -> tuple[Loop, tuple[Reference, ...]]:
-    """The loop as it was read, and every correct sequence for these records of the trace.
+def references(
+    trace: Trace, records: Sequence[Record], contested: frozenset[Habit] = frozenset()
+) -> tuple[Loop, tuple[Reference, ...]]:
+    """The loop as it was read, and every correct sequence for these records of the trace, without habits contested.
 
     Where some of them step in the same places as the loop does, only those are acceptable: they agree on the tail.
     """
     loop = read_loop(trace, records)
     found: dict[tuple[Act, ...], Reference] = {}
-    for plan in plans(loop):
+    for plan in plans(loop, contested):
         acts = tuple(correct(records, loop.practice, plan.closings, plan.update_each))
         found.setdefault(acts, Reference(plan.name, acts))
     places = _steps((r.event, r.micro) for r in records)

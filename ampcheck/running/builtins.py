@@ -130,6 +130,17 @@ def _same_items(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | N
     return given.args[0]
 
 
+def _islice(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``islice(loader, n)``: no more than n items, and just as many as make whole windows where n is not known."""
+    if len(given.args) != 2:
+        return given.args[0] if given.args else None
+    source, stop = given.args[0], coerce(machine, given.args[1])
+    batches = machine.setting.batches
+    length = int(stop.value) if isinstance(stop, v.Number) else batches - (1 if machine.setting.windows else 0)
+    window = text_of(stop) if isinstance(stop, v.Unknown) else stop.symbol if isinstance(stop, v.Number) else ""
+    return v.Items("slice", text_of(source), (source,), length=max(length, 0), window=window)
+
+
 def _list(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if not given.args:
         return v.Seq("list", [])
@@ -268,7 +279,7 @@ BUILTINS: dict[str, Builtin] = {
     "reversed": _same_items,
     "compile": _same_items,
     "track": _same_items,
-    "islice": _same_items,
+    "islice": _islice,
     "unwrap_model": _same_items,
     "DataParallel": _same_items,
     "convert_sync_batchnorm": _same_items,

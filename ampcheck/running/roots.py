@@ -1,6 +1,6 @@
 """Starts a run at a root: the module's own statements, then the function with arguments that nobody knows.
 
-A function without a loop of its own is called again and again, once a micro-batch.  One that only holds the tail of a
+A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice.  One that only holds the tail of a
 step finds gradients there as its scaler would have left them.
 """
 
@@ -12,7 +12,9 @@ from ampcheck.events import PLAIN, Unit
 from ampcheck.running import values as v
 from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
+from ampcheck.running.epochs import first_count, is_one_epoch
 from ampcheck.running.layout import DRIVE, Root
+from ampcheck.running.looping import OUTER
 from ampcheck.running.machine import Machine, Signal
 
 __all__ = ["start"]
@@ -43,7 +45,7 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     if function is None:
         return
     if root in machine.layout.looping or machine.setting.loops or root.name == DRIVE:
-        machine.call(function, [], _arguments(machine, root, 0), p.Opaque(root.site))
+        _epochs(machine, root, function)
         return
     machine.synthetic = True
     for index in range(2 * machine.setting.batches):
@@ -65,6 +67,20 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         machine.setting.grown = True
 
 
+def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
+    """Call a function that holds the loop: twice, in a loop around it, where it is one epoch of several."""
+    if not is_one_epoch(root, machine.layout):
+        machine.call(function, [], _arguments(machine, root), p.Opaque(root.site))
+        return
+    for epoch in range(OUTER):
+        machine.path.append((root.site, epoch))
+        try:
+            machine.call(function, [], _arguments(machine, root, epoch=epoch), p.Opaque(root.site))
+        finally:
+            machine.path.pop()
+            machine.guards.clear()
+
+
 def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> v.Value | None:
     if cls is None:
         value = machine.frame.find(root.name)
@@ -82,13 +98,16 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     return value if isinstance(value, (v.Bound, v.Function)) else None
 
 
-def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:
+def _arguments(
+    machine: Machine, root: p.FunctionDef, index: int = 0, epoch: int = 0
+) -> dict[str, v.Value]:
     """Unknown arguments by name; an annotation that names a role makes it one (`ampcheck.running.roles`)."""
     arguments: dict[str, v.Value] = {}
     parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters
     for parameter in parameters:
         if parameter.name and not parameter.star:
-            arguments[parameter.name] = argument(machine, parameter, index)
+            offset = first_count(parameter.name, epoch, machine.setting.batches) if epoch else index
+            arguments[parameter.name] = argument(machine, parameter, offset)
     return arguments
 
 
