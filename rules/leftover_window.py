@@ -11,7 +11,7 @@ from ampcheck.gradients import Contribution
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import Round, is_stray, round_of, spans
 from ampcheck.trace import Record, Trace, Window
-from ampcheck.windows import are_known, escapes_between, fresh, name, once_per_site, story
+from ampcheck.windows import escapes_between, fresh, name, once_per_site, story
 
 
 class LeftoverWindow(Rule):
@@ -24,9 +24,8 @@ class LeftoverWindow(Rule):
 
     ## Why is this bad
     With K = 3 and an epoch of 7, the first step of every later epoch uses four micro-batches and still divides by
-    three: 5 for 2 where the micro-gradients are 3 and 1, 2, 3. One of them comes from the old epoch. Under a
-    GradScaler whose scale has changed in between it even comes in another unit. A tail that is zeroed is no wrong
-    update, but up to K - 1 micro-batches of every epoch are computed for nothing.
+    three: 7/3 for 2 where the micro-gradients are 1 | 1, 2, 3, and the first of them comes from the old epoch. A tail
+    that is zeroed is no wrong update, but up to K - 1 micro-batches of every epoch are computed for nothing.
 
     ## Example
     ```python
@@ -73,7 +72,7 @@ class LeftoverWindow(Rule):
 
     def _violations(self, trace: Trace, window: Window) -> Iterator[Violation]:
         for optimizer in optimizers(trace):
-            if not are_known(trace, optimizer) or not _keeps_windows(trace, optimizer, window.length):
+            if not _keeps_windows(trace, optimizer, window.length):
                 continue
             yield from _carried(trace, optimizer, window)
             yield from _dropped(trace, optimizer, window)

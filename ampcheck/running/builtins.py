@@ -136,8 +136,12 @@ def _islice(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         return given.args[0] if given.args else None
     source, stop = given.args[0], coerce(machine, given.args[1])
     batches = machine.setting.batches
-    length = int(stop.value) if isinstance(stop, v.Number) else batches - (1 if machine.setting.windows else 0)
-    window = text_of(stop) if isinstance(stop, v.Unknown) else stop.symbol if isinstance(stop, v.Number) else ""
+    length = (
+        int(stop.value) if isinstance(stop, v.Number) else batches - (1 if machine.setting.windows else 0)
+    )
+    window = (
+        text_of(stop) if isinstance(stop, v.Unknown) else stop.symbol if isinstance(stop, v.Number) else ""
+    )
     return v.Items("slice", text_of(source), (source,), length=max(length, 0), window=window)
 
 
@@ -274,6 +278,7 @@ BUILTINS: dict[str, Builtin] = {
     "zip": _zip,
     "tqdm": _same_items,
     "tqdm.tqdm": _same_items,
+    "TQDM": _same_items,
     "iter": _same_items,
     "cycle": _same_items,
     "reversed": _same_items,

@@ -8,7 +8,7 @@ from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.machine import Infeasible, Machine
-from ampcheck.running.naming import names_window
+from ampcheck.running.naming import names_option, names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard
@@ -159,6 +159,7 @@ def _note_batches(machine: Machine) -> None:
             machine.setting.loops = machine.setting.grown = True
         if not machine.is_over_batches(loop) and not machine.is_outer(loop):
             machine.setting.batch_loops.add(loop.site)
+            machine.setting.outer_loops.update(around.site for around in machine.loop_nodes[:-1])
             machine.setting.grown = True
 
 
@@ -243,7 +244,7 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
     roles = []
     for value in values:
         role = value.role if isinstance(value, v.Unknown) else value
-        if role is None and isinstance(value, v.Unknown) and "optim" in value.text.lower():
+        if role is None and isinstance(value, v.Unknown) and _may_be_optimizer(value.text):
             role = as_optimizer(machine, value)  # ``opt`` alone is as often the options
         if isinstance(role, v.Optimizer):
             roles.append(role.id)
@@ -255,6 +256,11 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
             escape(machine, list(role.items.values()), into, node)
     if roles:
         machine.emit(ev.Escape(site=node.site, roles=tuple(roles), into=into))
+
+
+def _may_be_optimizer(text: str) -> bool:
+    """Whether unseen code may have been given an optimizer: its name among the options is none."""
+    return "optim" in text.lower() and not names_option(text)
 
 
 def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int = 0) -> None:

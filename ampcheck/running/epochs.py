@@ -14,7 +14,9 @@ from ampcheck.running.naming import names_start
 __all__ = ["first_count", "is_one_epoch"]
 
 EPOCH = re.compile(r"(^|_)epoch($|_)|Epoch($|[A-Z_])")
-NUMBER = re.compile(r"^((cur|current|this|i|idx|the)_?)?epoch_?(i|id|idx|index|no|nr|num|number)?$", re.IGNORECASE)
+NUMBER = re.compile(
+    r"^((cur|current|this|i|idx|the)_?)?epoch_?(i|id|idx|index|no|nr|num|number)?$", re.IGNORECASE
+)
 
 
 def is_one_epoch(root: p.FunctionDef, layout: Layout) -> bool:

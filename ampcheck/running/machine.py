@@ -117,6 +117,7 @@ class Machine(ABC):
         self.looking: set[tuple[int, str]] = set()
         self.synthetic = False
         self.differentiates = False
+        self.repeated = 0  # how often a loop around the data was entered again
 
     # --- the three operations -------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class Machine(ABC):
 
     def is_outer(self, node: p.For | p.While) -> bool:
         """Whether a loop is around the loop over the data."""
-        return node in self.layout.outer
+        return node in self.layout.outer or node.site in self.setting.outer_loops
 
     def is_over_batches(self, node: p.For | p.While) -> bool:
         """Whether a loop is the innermost one around a backward."""

@@ -11,6 +11,7 @@ from functools import lru_cache
 __all__ = [
     "names_loader",
     "names_optimizer",
+    "names_option",
     "names_scaler",
     "names_scheduler",
     "names_start",
@@ -34,6 +35,9 @@ WINDOW = re.compile(
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
+OPTION = re.compile(
+    r"^(self\.)?(opts?|args?|cfg|config|conf|hparams|hps|hyp|params|flags|options)[.\[]", re.IGNORECASE
+)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
 
 
@@ -80,6 +84,12 @@ def names_loader(text: str) -> bool:
 def names_start(text: str) -> bool:
     """``start_step``, ``resume_iter``, ``warmup_steps``: what a counter is past most of the time."""
     return START.search(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_option(text: str) -> bool:
+    """``args.optimizer``, ``cfg.training.optimizer``: what somebody chose, not what came of it."""
+    return OPTION.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

@@ -1,7 +1,7 @@
 """Starts a run at a root: the module's own statements, then the function with arguments that nobody knows.
 
-A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice.  One that only holds the tail of a
-step finds gradients there as its scaler would have left them.
+A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice.
+One that only holds the tail of a step finds gradients there as its scaler would have left them.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     return value if isinstance(value, (v.Bound, v.Function)) else None
 
 
-def _arguments(
-    machine: Machine, root: p.FunctionDef, index: int = 0, epoch: int = 0
-) -> dict[str, v.Value]:
+def _arguments(machine: Machine, root: p.FunctionDef, index: int = 0, epoch: int = 0) -> dict[str, v.Value]:
     """Unknown arguments by name; an annotation that names a role makes it one (`ampcheck.running.roles`)."""
     arguments: dict[str, v.Value] = {}
     parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters

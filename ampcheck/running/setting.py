@@ -24,7 +24,7 @@ class Setting:
 
     `windows` maps a spelling ("args.accum", "4") to the length it is run as; `labels` names literals.
     `loops`: the root has a loop over batches after all; `batch_loops`: the loops that turned out to hold a
-    backward, although nothing in the code's shape says so.
+    backward, although nothing in the code's shape says so, and `outer_loops` those around them.
     """
 
     windows: dict[str, int] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class Setting:
     scaled_tail: str | None = None
     loops: bool = False
     batch_loops: set[Site] = field(default_factory=set)
+    outer_loops: set[Site] = field(default_factory=set)
     grown: bool = False
 
     def add_window(self, spelling: str, how: str) -> None:
