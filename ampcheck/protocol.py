@@ -83,7 +83,7 @@ class Practice:
     stand before an optimizer's step where it has no scaler.  `kept` are indices of
     records that stay where they are.  `undivided` are backwards whose normalisation is not a matter of K.
     `late`: gradients are divided by K before the step, instead of losses.  `world`: ranks are reduced by hand, so that
-    a factor of W is in place.
+    a factor of W is in place.  `averaged`: no loss is a sum over a micro-batch's items, whatever the loop takes.
     """
 
     scalers: Mapping[str, str]
@@ -98,6 +98,7 @@ class Practice:
     late: bool = False
     world: bool = False
     free: tuple[str, ...] = ()
+    averaged: bool = False
 
 
 @dataclass(slots=True)
@@ -205,7 +206,8 @@ def _backward(
     )
     divisor = 1 if free_of_k or practice.late else max((c.divisor for c in taking), default=1)
     forwards = tuple(replace(f, bypassed=False, synced=synced) for f in event.loss.forwards)
-    loss = replace(event.loss, parts=parts, forwards=forwards)
+    reduction = "mean" if practice.averaged else event.loss.reduction
+    loss = replace(event.loss, parts=parts, forwards=forwards, reduction=reduction)
     return Act(replace(event, loss=loss, synced=synced), record.micro, divisor=divisor)
 
 

@@ -28,7 +28,7 @@ def job(
     unfolded = unfold(trace)
     user, normal = unfolded.user, unfolded.normal
     loop, _ = references(normal, normal.records)
-    members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
+    members = {**cast(user, loop), "tests": sorted(unfolded.tests), "items": "sum" in contested}
 
     places = [unfolded.places.get(n, 0) for n in needed]
 

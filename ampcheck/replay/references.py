@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ampcheck import events as ev
 from ampcheck.protocol import Act, correct
@@ -36,6 +36,8 @@ def references(
     Where some of them step in the same places as the loop does, only those are acceptable: they agree on the tail.
     """
     loop = read_loop(trace, records)
+    if "sum" in contested:
+        loop = replace(loop, practice=replace(loop.practice, averaged=True))
     found: dict[tuple[Act, ...], Reference] = {}
     for plan in plans(loop, contested):
         acts = tuple(correct(records, loop.practice, plan.closings, plan.update_each))

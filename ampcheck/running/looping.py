@@ -150,6 +150,7 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         return [v.Foreign(f"{value.text}[{i}]") for i in range(len(targets))]
     flow = flow_of(value)
     text = text_of(value)
-    # What unseen code returned together is called what its variables are called.
-    names = [t.id if isinstance(t, p.Name) and "(" in text else f"{text}[{i}]" for i, t in enumerate(targets)]
+    # What unseen code returned together, or a loader, is called what its variables are called.
+    nameless = "(" in text or text.startswith("an item of ")
+    names = [t.id if isinstance(t, p.Name) and nameless else f"{text}[{i}]" for i, t in enumerate(targets)]
     return [v.Unknown(name, is_varying(value), flow) for name in names]

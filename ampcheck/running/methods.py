@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from ampcheck import program as p
 from ampcheck.running import emitting
@@ -61,6 +62,8 @@ def call_method(
 STEPPING = frozenset(
     {"scale", "unscale_", "step", "update", "get_scale", "backward", "zero_grad", "parameters"}
 )
+REDUCTIONS: dict[str, Literal["mean", "sum"]] = {"mean": "mean", "sum": "sum"}
+
 TENSOR_SAME = frozenset(
     [
         "float",
@@ -129,9 +132,12 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
         case "add" | "add_" | "sub" if given.args:
             return binary(machine, "+", it, given.args[0], it.text)
     if it.flow is not None and name in TENSOR_SAME:
-        reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
+        # What is reduced already has one number left, or one a device.
+        reduction = it.flow.reduction
+        if reduction == "unknown":
+            reduction = REDUCTIONS.get(name, "unknown")
         flow = weighted_mean(it.flow) if name == "mean" else it.flow
-        kept = v.Flow(flow.parts, flow.forwards, reduction, flow.detached)  # type: ignore[arg-type]
+        kept = v.Flow(flow.parts, flow.forwards, reduction, flow.detached)
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it

@@ -71,7 +71,8 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
         averaged = replace(
             flow_through(machine, given), reduction=reduction_of(callee.attributes["reduction"])
         )
-        if averaged.reduction == "unknown":
+        how = callee.attributes["reduction"]
+        if averaged.reduction == "unknown" and not (isinstance(how, v.Const) and how.value == "none"):
             averaged = averaged.times(Unit(other=frozenset({"reduction"})))
         return v.Unknown(f"{name}(...)", True, averaged)
     gradients = [a for a in given.all if isinstance(a, v.Gradient)]
