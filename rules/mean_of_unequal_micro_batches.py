@@ -12,7 +12,8 @@ from ampcheck.trace import Trace, Window
 from ampcheck.windows import name, once_per_site, story
 
 COUNT = re.compile(
-    r"mask|tok|valid|length|(^|_)lens?($|_)|count|non_?pad|num_(items|frames|samples)|weight|\.sum\(", re.IGNORECASE
+    r"mask|tok|valid|length|(^|_)lens?($|_)|count|non_?pad|num_(items|frames|samples)|weight|\.sum\(",
+    re.IGNORECASE,
 )
 
 

@@ -62,10 +62,10 @@ TAILS = (
 class _Course:
     """One optimizer's part in a loop: the backwards that reach it, and the indices of what happens to it."""
 
-    def __init__(self, loop: Loop, optimizer: str) -> None:
+    def __init__(self, loop: Loop, optimizer: str, strays: frozenset[int] = frozenset()) -> None:
         self.loop, self.optimizer = loop, optimizer
         records = loop.records
-        self.reaching = [r for r in records if self._reaches(r.event)]
+        self.reaching = [r for r in records if self._reaches(r.event) and r.index not in strays]
         self.steps = [r.index for r in records if self._is_step(r.event)]
         self.zeroes = [r.index for r in records if self._is_zero(r.event)]
         self.discards = list(self._discards()) if self.steps else []
@@ -126,9 +126,19 @@ def _last_before(indices: list[int], end: int) -> int:
     return indices[place - 1] if place else BEFORE
 
 
-def plans(loop: Loop, contested: frozenset[Habit] = frozenset()) -> Iterator[Plan]:
-    """The acceptable plans of a loop, the likeliest first, equal ones once; none with a habit that is contested."""
-    courses = [_Course(loop, optimizer) for optimizer in loop.optimizers]
+def plans(
+    loop: Loop,
+    contested: frozenset[Habit] = frozenset(),
+    strays: frozenset[tuple[str, int]] = frozenset(),
+) -> Iterator[Plan]:
+    """The acceptable plans of a loop, the likeliest first, equal ones once; none with a habit that is contested.
+
+    `strays`: optimizers with the backwards that reach them and that no window of theirs may take.
+    """
+    courses = [
+        _Course(loop, optimizer, frozenset(index for owner, index in strays if owner == optimizer))
+        for optimizer in loop.optimizers
+    ]
     declared = any(k > 1 for k in loop.windows.values())
     seen: set[tuple[Closing, ...]] = set()
     for tail in TAILS if declared else TAILS[:1]:

@@ -247,7 +247,7 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
     loss = given.get(0, "tensors")
     if loss is None:
         return None
-    emitting.backward(machine, loss, node)
+    emitting.backward(machine, loss, node, given.keywords.get("inputs"))
     return v.NONE
 
 

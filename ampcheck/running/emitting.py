@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.events import Unit
@@ -28,6 +30,12 @@ __all__ = [
     "update",
     "zero_grad",
 ]
+
+
+FREEZES = re.compile(
+    r"requires?_?grad|freez|toggle|trainable|set_grad|grads?_(on|off|enabled)|enable|disable|lock|switch",
+    re.IGNORECASE,
+)
 
 
 def is_on(machine: Machine, scaler: v.Scaler, node: p.Node) -> tuple[bool, list[Guard]]:
@@ -106,8 +114,11 @@ def schedule(machine: Machine, scheduler: v.Scheduler, with_metric: bool, node: 
     declare(machine, "schedule", (), record.index)
 
 
-def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
-    """``loss.backward()``: which owners it reaches follows from the forwards behind the loss."""
+def backward(machine: Machine, loss: v.Value, node: p.Node, inputs: v.Value | None = None) -> None:
+    """``loss.backward()``: which owners it reaches follows from the forwards behind the loss.
+
+    `inputs`: it is told to differentiate with respect to these alone.
+    """
     if isinstance(loss, v.Foreign):
         return
     machine.differentiates = True
@@ -127,9 +138,13 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             reaches.append(optimizer.id)
             if len(optimizers) > 1:
                 assumed.append(optimizer.id)
+    wanted = inputs.models if isinstance(inputs, v.Parameters) else ()
+    if inputs is not None and not wanted:
+        assumed = list(reaches)  # some of them
+    reaches = [o.id for o in optimizers if o.id in reaches and (not wanted or overlaps(o.models, wanted))]
     held = {m for o in optimizers for m in o.models}
     if held and all(o.models for o in optimizers):
-        reaches += [f"free:{m}" for m in dict.fromkeys(models) if not overlaps([m], held)]
+        reaches += [f"free:{m}" for m in dict.fromkeys(models) if not (inputs or overlaps([m], held))]
     synced = not machine.unsynced
     _note_loops(machine)
     _note_batches(machine)
@@ -256,6 +271,18 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
             escape(machine, list(role.items.values()), into, node)
     if roles:
         machine.emit(ev.Escape(site=node.site, roles=tuple(roles), into=into))
+
+
+def may_freeze(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:
+    """Models go to unseen code that may freeze their parameters or free them again: ``toggle_grad(d, False)``."""
+    if not FREEZES.search(into):
+        return
+    given = [item for value in values for item in (value.items if isinstance(value, v.Seq) else [value])]
+    models = [value.role if isinstance(value, v.Unknown) else value for value in given]
+    found = [f"M:{model.id}" for model in models if isinstance(model, v.Model)]
+    found += [f"M:{name}" for value in given if isinstance(value, v.Parameters) for name in value.models]
+    if found:
+        machine.emit(ev.Escape(site=node.site, roles=tuple(found), into=into))
 
 
 def _may_be_optimizer(text: str) -> bool:

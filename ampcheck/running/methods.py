@@ -113,7 +113,7 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
                 return v.Items("range", f"{it.text}.{name}()", length=int(pieces.value), window=spelling)
             return v.Items("data", f"{it.text}.{name}()", window=spelling)
         case "backward" if _is_loss(machine, it, given):
-            emitting.backward(machine, it, node)
+            emitting.backward(machine, it, node, given.keywords.get("inputs"))
             return v.NONE
         case "backward":
             # An engine's own backward: what it does is not modelled here, so nothing is said of its gradients.

@@ -85,6 +85,7 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
+    emitting.may_freeze(machine, given.all, last, node)
     if not _is_harmless(last):
         emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
     text = machine.text(node)
