@@ -21,11 +21,12 @@ def run_for(machine: Machine, node: p.For) -> None:
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
     machine.loop_nodes.append(node)
-    distant = counted and node in machine.layout.distant and not _counts_epochs(machine, node)
+    distant = counted and node in machine.layout.distant
     repeated = machine.repeated
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
-            if index and distant and machine.repeated > repeated:
+            again = _counts_epochs(machine, node) and machine.has_leftover
+            if index and distant and machine.repeated > repeated and not again:
                 break  # two epochs are enough: what is around them is not repeated
             machine.repeated += bool(index and counted and outer)
             begin = partial(bind_target, machine, node.target, value)

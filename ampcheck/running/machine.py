@@ -283,6 +283,11 @@ class Machine(ABC):
         return replace(guard, site=self.outside) if self.program.is_model(guard.site.path) else guard
 
     @property
+    def has_leftover(self) -> bool:
+        """Whether gradients are there that no step has used: the tail of an epoch, which the next one may meet."""
+        return any(b.contributions and not b.stepped for b in self.state.buffers.values())
+
+    @property
     def epoch(self) -> int:
         """The iteration of the outermost loop where loops are nested."""
         if not self.path:

@@ -1,6 +1,6 @@
 """Starts a run at a root: the module's own statements, then the function with arguments that nobody knows.
 
-A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice.
+A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice at most.
 One that only holds the tail of a step finds gradients there as its scaler would have left them.
 """
 
@@ -68,11 +68,13 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
 
 
 def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
-    """Call a function that holds the loop: twice, in a loop around it, where it is one epoch of several."""
+    """Call a function that holds the loop: twice, where it is one epoch of several and leaves gradients to the next."""
     if not is_one_epoch(root, machine.layout):
         machine.call(function, [], _arguments(machine, root), p.Opaque(root.site))
         return
     for epoch in range(OUTER):
+        if epoch and not machine.has_leftover:
+            return
         machine.path.append((root.site, epoch))
         try:
             machine.call(function, [], _arguments(machine, root, epoch=epoch), p.Opaque(root.site))
