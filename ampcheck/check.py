@@ -31,7 +31,10 @@ __all__ = ["Options", "check_paths", "python_files", "traces_of"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to report: codes selected (empty: all) and ignored, and whether possible findings are shown."""
+    """What to report: codes selected and ignored, and whether possible findings are shown.
+
+    None selected: all but those that are off unless they are.
+    """
 
     select: frozenset[str] = field(default_factory=frozenset)
     ignore: frozenset[str] = field(default_factory=frozenset)
@@ -53,7 +56,7 @@ def check_paths(
     one on which ampcheck itself breaks is AMP903.
     """
     options = options or Options()
-    rules = registry.load()
+    rules = [rule for rule in registry.load() if not rule.opt_in or rule.code in options.select]
     findings: list[Finding] = []
     failures: list[Failure] = []
     notebooks: dict[str, Cells] = {}

@@ -439,7 +439,10 @@ class Internal(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escape(Event):
-    """Roles are handed to code that cannot be seen: nothing certain can be said of them until they are zeroed."""
+    """Roles are handed to code that cannot be seen: nothing certain can be said of them until they are zeroed.
+
+    Scalers appear as ``"S:<scaler>"``, and models that may be frozen or unfrozen there as ``"M:<model>"``.
+    """
 
     roles: tuple[str, ...] = field(default=())
     into: str = ""

@@ -188,7 +188,11 @@ def apply(state: State, event: ev.Event, index: int = 0) -> Effect:
         case ev.Escape(roles=roles):
             return Effect(
                 state._with_buffers(
-                    {o: replace(state.buffer(o), opaque=True) for o in roles if not o.startswith("S:")}
+                    {
+                        o: replace(state.buffer(o), opaque=True)
+                        for o in roles
+                        if not o.startswith(("S:", "M:"))
+                    }
                 )
             )
         case _:

@@ -66,7 +66,10 @@ def oracle(rule: Rule) -> str:
 
 def page(rule: Rule) -> str:
     """The page of one rule, in Markdown."""
-    head = f"# {rule.name} ({rule.code})\n\n*Severity*: {rule.severity} · *Replay looks at*: {oracle(rule)}"
+    off = ", off unless selected" if rule.opt_in else ""
+    head = (
+        f"# {rule.name} ({rule.code})\n\n*Severity*: {rule.severity}{off} · *Replay looks at*: {oracle(rule)}"
+    )
     parts = [head, inspect.cleandoc(rule.__doc__ or "")]
     if rule.hint:
         parts.append(f"## Fix\n\n{rule.hint[0].upper()}{rule.hint[1:].removesuffix('.')}.")

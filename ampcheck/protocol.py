@@ -84,6 +84,7 @@ class Practice:
     records that stay where they are.  `undivided` are backwards whose normalisation is not a matter of K.
     `late`: gradients are divided by K before the step, instead of losses.  `world`: ranks are reduced by hand, so that
     a factor of W is in place.  `saved` are scalers whose state is taken, which is after their update.
+    `averaged`: no loss is a sum over a micro-batch's items, whatever the loop takes.
     """
 
     scalers: Mapping[str, str]
@@ -99,6 +100,7 @@ class Practice:
     world: bool = False
     free: tuple[str, ...] = ()
     saved: frozenset[str] = frozenset()
+    averaged: bool = False
 
 
 @dataclass(slots=True)
@@ -216,7 +218,8 @@ def _backward(
     )
     divisor = 1 if free_of_k or practice.late else max((c.divisor for c in taking), default=1)
     forwards = tuple(replace(f, bypassed=False, synced=synced) for f in event.loss.forwards)
-    loss = replace(event.loss, parts=parts, forwards=forwards)
+    reduction = "mean" if practice.averaged else event.loss.reduction
+    loss = replace(event.loss, parts=parts, forwards=forwards, reduction=reduction)
     return Act(replace(event, loss=loss, synced=synced), record.micro, divisor=divisor)
 
 

@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from ampcheck.events import Site
 from ampcheck.trace import Trace
 
-__all__ = ["OBSERVABLES", "Observable", "Rule", "Severity", "Violation"]
+__all__ = ["OBSERVABLES", "Habit", "Observable", "Rule", "Severity", "Violation"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -54,6 +55,13 @@ Observable = Literal[
 ]
 OBSERVABLES: tuple[str, ...] = Observable.__args__  # type: ignore[attr-defined]
 
+Habit = Literal[
+    "carry",  # an epoch's leftover micro-batches stay in the gradients of the next epoch's first window
+    "sum",  # a loss that is a sum over the micro-batch's items is divided by K alone
+    "stray",  # a step uses gradients that another optimizer's loss left in its parameters
+]
+"""What a loop may do as it likes, so that the replay's reference does it too, unless it is the very fault."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -61,6 +69,8 @@ class Violation:
 
     `record` is the index of the event to report, `steps` the other records worth showing (the story, in order),
     `predicts` the figure that the rule's formula gives for an observable at S = 8, as text ("1/S", "K", "S").
+    `site` is where it is reported when the mistake is not at the event but in the test that it waits for; `severity`
+    is given where this one is less than the rule says.
     """
 
     record: int
@@ -68,6 +78,8 @@ class Violation:
     steps: tuple[int, ...] = ()
     certain: bool = True
     predicts: str = ""
+    site: Site | None = None
+    severity: Severity | None = None
 
 
 class Rule:
@@ -75,7 +87,8 @@ class Rule:
 
     `oracle` names the observables of which at least one must deviate from the reference for a finding to be
     confirmed, in the order of preference; empty when the fault has no trace that a replay could observe, and then
-    `unobservable` says why.
+    `unobservable` says why.  `contests` names the habits of a loop that are the fault itself, so that no acceptable
+    reference has them.  A rule that is `opt_in` is off unless it is selected.
     """
 
     code: ClassVar[str]
@@ -83,6 +96,8 @@ class Rule:
     severity: ClassVar[Severity]
     oracle: ClassVar[tuple[Observable, ...]] = ()
     unobservable: ClassVar[str] = ""
+    contests: ClassVar[tuple[Habit, ...]] = ()
+    opt_in: ClassVar[bool] = False
     hint: ClassVar[str] = ""
 
     def check(self, trace: Trace) -> Iterator[Violation]:

@@ -74,9 +74,9 @@ class _Judged:
         """Whether any optimizer steps: a run that skips every batch says nothing about one that skips some."""
         return any(isinstance(r.event, Step) for r in self.trace.records)
 
-    def reaches(self, site: Site) -> bool:
-        """Whether an event happens at a place in this run."""
-        return any(r.event.site == site for r in self.trace.records)
+    def reaches(self, sites: frozenset[Site]) -> bool:
+        """Whether an event happens at one of these places in this run."""
+        return any(r.event.site in sites for r in self.trace.records)
 
 
 def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
@@ -84,7 +84,7 @@ def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
     places: dict[Site, list[tuple[_Judged, Violation]]] = {}
     for run in runs:
         for violation in run.violations.get(rule.code, ()):
-            site = run.trace.records[violation.record].event.site
+            site = violation.site or run.trace.records[violation.record].event.site
             places.setdefault(site, []).append((run, violation))
     return [_finding(rule, site, broken, runs) for site, broken in places.items()]
 
@@ -92,19 +92,20 @@ def _judge(rule: Rule, runs: Sequence[_Judged]) -> list[Finding]:
 def _finding(
     rule: Rule, site: Site, broken: list[tuple[_Judged, Violation]], runs: Sequence[_Judged]
 ) -> Finding:
-    certain = [pair for pair in broken if pair[1].certain and _always_breaks(rule, site, pair[0], runs)]
+    events = frozenset(run.trace.records[violation.record].event.site for run, violation in broken)
+    certain = [pair for pair in broken if pair[1].certain and _always_breaks(rule, events, pair[0], runs)]
     run, violation = (certain or broken)[0]
     condition = _condition(certain or broken, runs)
     return _report(rule, site, run, violation, "certain" if certain else "possible", condition)
 
 
-def _always_breaks(rule: Rule, site: Site, run: _Judged, runs: Sequence[_Judged]) -> bool:
-    """Whether some configuration that a run belongs to breaks the rule in every run that reaches the place.
+def _always_breaks(rule: Rule, sites: frozenset[Site], run: _Judged, runs: Sequence[_Judged]) -> bool:
+    """Whether some configuration that a run belongs to breaks the rule in every run that reaches the places.
 
     A run that does not break it is left out by an option that the others leave open, provided that the other way of
     it was run too, with the same varying choice: what was not run proves nothing.
     """
-    same = [r for r in runs if r.trace.root == run.trace.root and r.reaches(site) and r.trains >= run.trains]
+    same = [r for r in runs if r.trace.root == run.trace.root and r.reaches(sites) and r.trains >= run.trains]
     chosen = run.choices
     while True:
         compatible = [r for r in same if r.agrees(chosen)]
@@ -128,7 +129,7 @@ def _report(
     return Finding(
         rule.code,
         rule.name,
-        rule.severity,
+        violation.severity or rule.severity,
         verdict,
         site,
         violation.message,
@@ -160,7 +161,11 @@ def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judg
                 guards.setdefault(guard.text, guard)
     site = run.trace.records[violation.record].event.site
     wrong = {id(other) for other, _ in broken}
-    right = [r for r in runs if r.trace.root == run.trace.root and id(r) not in wrong and r.reaches(site)]
+    right = [
+        r
+        for r in runs
+        if r.trace.root == run.trace.root and id(r) not in wrong and r.reaches(frozenset({site}))
+    ]
     for guard in run.trace.choices:
         if not guard.varying and any(_differs_only_in(guard, run, other) for other in right):
             guards.setdefault(guard.text, guard)

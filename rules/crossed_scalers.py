@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ampcheck.events import Step
 from ampcheck.gradients import READY
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import is_stray
 from ampcheck.trace import Trace
 from ampcheck.windows import (
     are_known,
@@ -70,7 +71,12 @@ class CrossedScalers(Rule):
                 continue
             buffer = record.before.buffer(step.optimizer)
             division = 1 if record.before.phase(step.scaler, step.optimizer) == READY else 0
-            held = fresh(trace, record, step.optimizer)
+            # What another optimizer's loss has left here is that mistake, whichever scale it is in.
+            held = [
+                c
+                for c in fresh(trace, record, step.optimizer)
+                if not is_stray(trace, c, step.optimizer, record)
+            ]
             crossed = [
                 (c, loss)
                 for c in held

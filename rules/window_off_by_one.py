@@ -85,4 +85,5 @@ class WindowOffByOne(Rule):
                 f"then after {window.text}",
                 story(trace, first.backwards[0][0], second.backwards[-1][0], second.step),
                 predicts=f"{size}, K, K",
+                site=boundary.site,
             )

@@ -65,7 +65,7 @@ def replay(
             continue
         witness = finding.witness
         try:
-            data = job(witness.trace, rule.oracle, (witness.record, *witness.steps))
+            data = job(witness.trace, rule.oracle, (witness.record, *witness.steps), rule.contests)
         except Exception as error:  # one trace of an unforeseen shape must not cost the others their replay
             reason = f"the replay itself failed: {type(error).__name__}: {error}"
             settle(index, Replay("inconclusive", "none", text=reason))
@@ -143,6 +143,8 @@ def _unobservable(finding: Finding, rule: Rule | None) -> str:
         return f"no rule has the code {finding.code}"
     if not rule.oracle:
         return rule.unobservable or "the fault has no numeric trace"
+    if finding.severity == "note" != rule.severity:
+        return "advice: the loop is acceptable as it is, so nothing deviates"
     if finding.witness is None:
         return "there is no run to replay"
     return _beyond_torch(finding.witness.trace, rule)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ampcheck.replay.scenarios import WORLD
+from ampcheck.replay.scenarios import ITEMS, WORLD
 
 __all__ = ["Known", "bound_name", "factor_name", "number"]
 
@@ -18,6 +18,7 @@ class Known:
     """What a factor may be made of: S, K, how many scalers there are; `clips` and `ranks`: M and W play a part.
 
     `moving`: the loss scale doubles or halves during the run.  `nameless`: no factor is to be named.
+    `items`: so does b, the number of items in a micro-batch.
     """
 
     scale: float
@@ -27,6 +28,7 @@ class Known:
     ranks: bool = False
     moving: bool = False
     nameless: bool = False
+    items: bool = False
 
 
 def number(value: float) -> str:
@@ -49,7 +51,8 @@ def factor_name(ratio: float, known: Known) -> str:
         value = known.scale**s * float(known.window) ** k * float(WORLD) ** w
         if math.isclose(ratio, value, rel_tol=1e-4):
             return _product({"S": s, "K": k, "W": w})
-    plain = {"√2": math.sqrt(2)} | ({"2": 2.0, "1/2": 0.5} if known.moving else {})
+    plain = {"√2": math.sqrt(2)} | ({"b": float(ITEMS)} if known.items else {})
+    plain |= {"2": 2.0, "1/2": 0.5} if known.moving else {}
     return next((name for name, value in plain.items() if math.isclose(ratio, value, rel_tol=1e-4)), "")
 
 

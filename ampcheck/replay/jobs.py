@@ -11,28 +11,35 @@ from ampcheck.replay.references import excerpt, references, until, user_acts, wh
 from ampcheck.replay.resuming import resumed
 from ampcheck.replay.script import cast, corrected, sharding, write
 from ampcheck.replay.unfolding import unfold
+from ampcheck.rule import Habit
 from ampcheck.trace import Trace
 
 __all__ = ["job"]
 
 
-def job(trace: Trace, oracle: Iterable[str], needed: Sequence[int] = ()) -> dict[str, Any]:
-    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first."""
+def job(
+    trace: Trace, oracle: Iterable[str], needed: Sequence[int] = (), contests: Iterable[Habit] = ()
+) -> dict[str, Any]:
+    """A job that judges a trace by an oracle; `needed` are the records that an excerpt must hold, the witness first.
+
+    `contests` are the habits of the loop that no reference may have.
+    """
     if needed and isinstance(trace.records[needed[0]].event, Checkpoint):
         return resumed(trace, oracle)
     oracle = tuple(oracle)
+    contested = frozenset(contests)
     if needed:
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
     user, normal = unfolded.user, unfolded.normal
     loop, _ = references(normal, normal.records)
-    members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
+    members = {**cast(user, loop), "tests": sorted(unfolded.tests), "items": "sum" in contested}
 
     shards = oracle == ("shards",)
     places = [unfolded.places.get(n, 0) for n in needed]
 
     def scripts(stop: int | None) -> dict[str, Any]:
-        _, acceptable = references(normal, until(normal, stop))
+        _, acceptable = references(normal, until(normal, stop), contested)
         mine, right = (sharding(user, members, correct) for correct in (False, True)) if shards else ([], [])
         return {
             "user": mine + write(user, user_acts(until(user, stop)), members),

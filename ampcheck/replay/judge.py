@@ -184,6 +184,7 @@ def _known(job: Job, scenario: Scenario) -> Known:
         members["clips"],
         members["ranks"],
         moving=scenario.whole and scenario.scaled,
+        items=members["items"],
     )
 
 

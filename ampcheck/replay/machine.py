@@ -188,7 +188,7 @@ class Machine(Stage):
                 self.losses_finite = self.losses_finite and bool(torch.isfinite(rows).all())
                 losses = self._forward(op, owner, rows)
                 for loss, unit in zip(losses, op["parts"], strict=True):
-                    total = total + self.in_unit(loss / op["divisor"], unit).float()
+                    total = total + self.in_unit(loss * op["items"] / op["divisor"], unit).float()
                 self.since_step.setdefault(owner, set()).add(op["micro"])
             if not op["synced"]:
                 for owner in set(op["reaches"]) & set(self.wrappers):

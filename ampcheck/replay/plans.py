@@ -16,6 +16,7 @@ from ampcheck.gradients import UNSCALED
 from ampcheck.protocol import Closing
 from ampcheck.replay.iterations import Slot
 from ampcheck.replay.practice import Loop
+from ampcheck.rule import Habit
 from ampcheck.trace import Record
 
 __all__ = ["Plan", "plans"]
@@ -41,6 +42,11 @@ class _Tail:
     by_length: bool = False
     by_count: bool = False
 
+    @property
+    def carries(self) -> bool:
+        """Whether it stays in the next epoch's first window, on top of that window's own micro-batches."""
+        return not (self.across or self.dropped or self.flushed)
+
 
 TAILS = (
     _Tail("the leftover is carried into the next epoch"),
@@ -56,10 +62,10 @@ TAILS = (
 class _Course:
     """One optimizer's part in a loop: the backwards that reach it, and the indices of what happens to it."""
 
-    def __init__(self, loop: Loop, optimizer: str) -> None:
+    def __init__(self, loop: Loop, optimizer: str, strays: frozenset[int] = frozenset()) -> None:
         self.loop, self.optimizer = loop, optimizer
         records = loop.records
-        self.reaching = [r for r in records if self._reaches(r.event)]
+        self.reaching = [r for r in records if self._reaches(r.event) and r.index not in strays]
         self.steps = [r.index for r in records if self._is_step(r.event)]
         self.zeroes = [r.index for r in records if self._is_zero(r.event)]
         self.discards = list(self._discards()) if self.steps else []
@@ -120,12 +126,24 @@ def _last_before(indices: list[int], end: int) -> int:
     return indices[place - 1] if place else BEFORE
 
 
-def plans(loop: Loop) -> Iterator[Plan]:
-    """The acceptable plans of a loop, the likeliest first, equal ones once."""
-    courses = [_Course(loop, optimizer) for optimizer in loop.optimizers]
+def plans(
+    loop: Loop,
+    contested: frozenset[Habit] = frozenset(),
+    strays: frozenset[tuple[str, int]] = frozenset(),
+) -> Iterator[Plan]:
+    """The acceptable plans of a loop, the likeliest first, equal ones once; none with a habit that is contested.
+
+    `strays`: optimizers with the backwards that reach them and that no window of theirs may take.
+    """
+    courses = [
+        _Course(loop, optimizer, frozenset(index for owner, index in strays if owner == optimizer))
+        for optimizer in loop.optimizers
+    ]
     declared = any(k > 1 for k in loop.windows.values())
     seen: set[tuple[Closing, ...]] = set()
     for tail in TAILS if declared else TAILS[:1]:
+        if declared and tail.carries and "carry" in contested:
+            continue
         closings = tuple(_closings(courses, tail))
         if closings in seen:
             continue

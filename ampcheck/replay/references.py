@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ampcheck import events as ev
 from ampcheck.protocol import Act, correct
 from ampcheck.replay.plans import plans
 from ampcheck.replay.practice import Loop, read_loop
+from ampcheck.rule import Habit
+from ampcheck.spans import is_stray
 from ampcheck.trace import Record, Trace
 
 __all__ = ["Reference", "excerpt", "references", "until", "user_acts", "whole"]
@@ -27,19 +29,33 @@ class Reference:
     acts: tuple[Act, ...]
 
 
-def references(trace: Trace, records: Sequence[Record]) -> tuple[Loop, tuple[Reference, ...]]:
-    """The loop as it was read, and every correct sequence for these records of the trace.
+def references(
+    trace: Trace, records: Sequence[Record], contested: frozenset[Habit] = frozenset()
+) -> tuple[Loop, tuple[Reference, ...]]:
+    """The loop as it was read, and every correct sequence for these records of the trace, without habits contested.
 
     Where some of them step in the same places as the loop does, only those are acceptable: they agree on the tail.
     """
     loop = read_loop(trace, records)
+    if "sum" in contested:
+        loop = replace(loop, practice=replace(loop.practice, averaged=True))
     found: dict[tuple[Act, ...], Reference] = {}
-    for plan in plans(loop):
+    for plan in plans(loop, contested, _strays(trace) if "stray" in contested else frozenset()):
         acts = tuple(correct(records, loop.practice, plan.closings, plan.update_each))
         found.setdefault(acts, Reference(plan.name, acts))
     places = _steps((r.event, r.micro) for r in records)
     alike = [r for r in found.values() if _steps((a.event, a.micro) for a in r.acts) == places]
     return loop, tuple(alike or found.values())
+
+
+def _strays(trace: Trace) -> frozenset[tuple[str, int]]:
+    """The optimizers and backwards whose gradients are meant for another optimizer's step."""
+    return frozenset(
+        (step.optimizer, c.record)
+        for record, step in trace.of(ev.Step)
+        for c in record.before.buffer(step.optimizer).contributions
+        if is_stray(trace, c, step.optimizer, record)
+    )
 
 
 def _steps(events: Iterable[tuple[ev.Event, int]]) -> Counter[tuple[str, int]]:

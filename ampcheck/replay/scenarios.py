@@ -12,13 +12,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CONTROLS", "RANKS", "SCENARIOS", "SHARDS", "THRESHOLD", "Scenario", "gradient"]
+__all__ = ["CONTROLS", "ITEMS", "RANKS", "SCENARIOS", "SHARDS", "THRESHOLD", "Scenario", "gradient"]
 
 THRESHOLD = 1.0
 """M, whatever the user's threshold is: gradients are chosen to match."""
 
 WORLD = 2
 """W."""
+
+ITEMS = 5
+"""b, the items of a micro-batch: a loss that is their sum is so many times their average."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 from ampcheck import events as ev
 from ampcheck.protocol import Act
 from ampcheck.replay.practice import Loop
+from ampcheck.replay.scenarios import ITEMS
 from ampcheck.replay.unfolding import NEGATIONS
 from ampcheck.trace import Trace
 
@@ -249,6 +250,7 @@ def _backward(trace: Trace, event: ev.Backward, act: Act, members: Cast, count: 
         "reaches": list(event.reaches),
         "parts": [_unit(unit) for unit in event.loss.parts],
         "divisor": act.divisor,
+        "items": ITEMS if members["items"] and event.loss.reduction == "sum" else 1,
         "passes": passes,
         "synced": event.synced,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Unit
@@ -71,7 +72,24 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         and isinstance(target, (p.Name, p.Attribute))
     ):
         _rename(machine, value, target)
+    if _is_computed(value) and isinstance(target, (p.Name, p.Attribute)):
+        name = machine.text(target)
+        # ``accumulate = max(round(nominal / batch_size), 1)``; while it warms up, it is run as what it will be.
+        if name in machine.setting.windows or (
+            names_window(name) and not value.varying and value.flow is None
+        ):
+            return replace(value, text=name, varying=False, flow=None)
     return value
+
+
+def _is_computed(value: v.Value) -> TypeGuard[v.Unknown]:
+    """Whether a value is a number that an expression gives, which the run cannot compute."""
+    return (
+        isinstance(value, v.Unknown)
+        and value.role is None
+        and not value.text.isidentifier()
+        and not value.argument
+    )
 
 
 def _is_anonymous(machine: Machine, value: v.Value) -> bool:

@@ -122,6 +122,26 @@ def _same_items(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | N
     return given.args[0]
 
 
+def _islice(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``islice(loader, n)``: no more than n items, and just as many as make whole windows where n is not known.
+
+    What is left of an iterator over parameters afterwards is not known.
+    """
+    if given.args and isinstance(given.args[0], v.Parameters):
+        return iterators.kept(given.args[0])
+    if len(given.args) != 2:
+        return given.args[0] if given.args else None
+    source, stop = given.args[0], coerce(machine, given.args[1])
+    batches = machine.setting.batches
+    length = (
+        int(stop.value) if isinstance(stop, v.Number) else batches - (1 if machine.setting.windows else 0)
+    )
+    window = (
+        text_of(stop) if isinstance(stop, v.Unknown) else stop.symbol if isinstance(stop, v.Number) else ""
+    )
+    return v.Items("slice", text_of(source), (source,), length=max(length, 0), window=window)
+
+
 def _list(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     if not given.args:
         return v.Seq("list", [])
@@ -135,12 +155,6 @@ def _list(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
 def _collected(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     """``set(model.parameters())``; of anything else it is opaque."""
     return _list(machine, given, node) if given.args and isinstance(given.args[0], v.Parameters) else None
-
-
-def _islice(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
-    """``islice(it, n)``: the items stay; what is left of an iterator afterwards is not known."""
-    value = _same_items(machine, given, node)
-    return iterators.kept(value) if isinstance(value, v.Parameters) else value
 
 
 def _filter(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
@@ -310,7 +324,7 @@ def _autograd_backward(machine: Machine, given: Arguments, node: p.Expr) -> v.Va
     loss = given.get(0, "tensors")
     if loss is None:
         return None
-    emitting.backward(machine, loss, node)
+    emitting.backward(machine, loss, node, given.keywords.get("inputs"))
     return v.NONE
 
 
@@ -346,6 +360,7 @@ BUILTINS: dict[str, Builtin] = {
     "zip": _zip,
     "tqdm": _same_items,
     "tqdm.tqdm": _same_items,
+    "TQDM": _same_items,
     "iter": _same_items,
     "cycle": _same_items,
     "reversed": _same_items,

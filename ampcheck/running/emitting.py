@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from ampcheck import events as ev
@@ -17,7 +18,7 @@ from ampcheck.running.derivatives import used_in
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
-from ampcheck.running.naming import names_window
+from ampcheck.running.naming import names_option, names_window
 from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard, Record
@@ -38,6 +39,12 @@ __all__ = [
     "update",
     "zero_grad",
 ]
+
+
+FREEZES = re.compile(
+    r"requires?_?grad|freez|toggle|trainable|set_grad|grads?_(on|off|enabled)|enable|disable|lock|switch",
+    re.IGNORECASE,
+)
 
 
 def is_on(machine: Machine, scaler: v.Scaler, node: p.Node) -> tuple[bool, list[Guard]]:
@@ -134,8 +141,11 @@ def schedule(machine: Machine, scheduler: v.Scheduler, with_metric: bool, node: 
     declare(machine, "schedule", (), record.index)
 
 
-def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
-    """``loss.backward()``: which owners it reaches follows from the forwards behind the loss."""
+def backward(machine: Machine, loss: v.Value, node: p.Node, inputs: v.Value | None = None) -> None:
+    """``loss.backward()``: which owners it reaches follows from the forwards behind the loss.
+
+    `inputs`: it is told to differentiate with respect to these alone.
+    """
     if isinstance(loss, v.Foreign):
         return
     machine.differentiates = True
@@ -156,9 +166,13 @@ def backward(machine: Machine, loss: v.Value, node: p.Node) -> None:
             reaches.append(optimizer.id)
             if len(optimizers) > 1:
                 assumed.append(optimizer.id)
+    wanted = inputs.models if isinstance(inputs, v.Parameters) else ()
+    if inputs is not None and not wanted:
+        assumed = list(reaches)  # some of them
+    reaches = [o.id for o in optimizers if o.id in reaches and (not wanted or overlaps(o.models, wanted))]
     held = {m for o in optimizers for m in o.models}
     if held and all(o.models for o in optimizers):
-        reaches += [f"free:{m}" for m in dict.fromkeys(models) if not overlaps([m], held)]
+        reaches += [f"free:{m}" for m in dict.fromkeys(models) if not (inputs or overlaps([m], held))]
     synced = not machine.unsynced
     announced = machine.records[-1].event if machine.records else None
     own = isinstance(announced, ev.EngineCall) and announced.call in OWN_BACKWARDS
@@ -207,6 +221,7 @@ def _note_batches(machine: Machine) -> None:
             machine.setting.loops = machine.setting.grown = True
         if not machine.is_over_batches(loop) and not machine.is_outer(loop):
             machine.setting.batch_loops.add(loop.site)
+            machine.setting.outer_loops.update(around.site for around in machine.loop_nodes[:-1])
             machine.setting.grown = True
 
 
@@ -320,7 +335,7 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
     roles = []
     for value in values:
         role = value.role if isinstance(value, v.Unknown) else value
-        if role is None and isinstance(value, v.Unknown) and "optim" in value.text.lower():
+        if role is None and isinstance(value, v.Unknown) and _may_be_optimizer(value.text):
             role = as_optimizer(machine, value)  # ``opt`` alone is as often the options
         if isinstance(role, v.Optimizer):
             roles.append(role.id)
@@ -332,6 +347,23 @@ def escape(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> 
             escape(machine, list(role.items.values()), into, node)
     if roles:
         machine.emit(ev.Escape(site=node.site, roles=tuple(roles), into=into))
+
+
+def may_freeze(machine: Machine, values: list[v.Value], into: str, node: p.Node) -> None:
+    """Models go to unseen code that may freeze their parameters or free them again: ``toggle_grad(d, False)``."""
+    if not FREEZES.search(into):
+        return
+    given = [item for value in values for item in (value.items if isinstance(value, v.Seq) else [value])]
+    models = [value.role if isinstance(value, v.Unknown) else value for value in given]
+    found = [f"M:{model.id}" for model in models if isinstance(model, v.Model)]
+    found += [f"M:{name}" for value in given if isinstance(value, v.Parameters) for name in value.models]
+    if found:
+        machine.emit(ev.Escape(site=node.site, roles=tuple(found), into=into))
+
+
+def _may_be_optimizer(text: str) -> bool:
+    """Whether unseen code may have been given an optimizer: its name among the options is none."""
+    return "optim" in text.lower() and not names_option(text)
 
 
 def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int = 0) -> None:

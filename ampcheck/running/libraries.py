@@ -14,6 +14,7 @@ from ampcheck.running.arguments import Arguments
 from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.intrinsics import call_intrinsic
 from ampcheck.running.machine import Machine
+from ampcheck.running.methods import call_method
 from ampcheck.running.opaque import AVERAGES, call_unseen, flow_through, reduction_of
 
 __all__ = ["call_library"]
@@ -59,6 +60,10 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
         return roles.build_average(machine, last, node)
     if last in lib.LOSSES:
         return _loss(machine, last, given)
+    if lib.is_torch(name) and last == "mean" and given.args and isinstance(given.args[0], v.Unknown):
+        averaged = call_method(machine, given.args[0], last, Arguments(given.args[1:], given.keywords), node)
+        if averaged is not None:
+            return averaged
     return call_unseen(machine, name, given, node, callee)
 
 

@@ -23,7 +23,7 @@ def counts_batches(value: v.Value) -> bool:
             return False
         case v.Items(kind="items", items=items):
             return len(items) > 1
-        case v.Items(kind="enumerate" | "zip", inner=inner):
+        case v.Items(kind="enumerate" | "zip" | "slice", inner=inner):
             return all(counts_batches(i) for i in inner)
         case _:
             return True
@@ -36,8 +36,13 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
             return min(length, OUTER) if outer and value.window not in machine.setting.windows else length
         case v.Items(kind="data", window=window) if window in machine.setting.windows:
             return machine.setting.windows[window]
+        case v.Items(kind="data", text=text) if not outer and _is_counted(text):
+            # How many iterations an unknown number is, nobody knows: a tail that it may not have proves nothing.
+            return machine.setting.batches - (1 if machine.setting.windows else 0)
         case v.Items(kind="items", items=items):
             return len(items)
+        case v.Items(kind="slice", inner=inner, length=int(length)):
+            return min(_length(machine, inner[0], outer), length)
         case v.Items(kind="enumerate", inner=inner):
             return _length(machine, inner[0], outer)
         case v.Items(kind="zip", inner=inner) if inner:
@@ -53,6 +58,11 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
             return OUTER if outer else machine.setting.batches
 
 
+def _is_counted(text: str) -> bool:
+    """``range(steps)``, by a number that nobody knows; ``range(0, len(data), size)`` goes through data."""
+    return text.startswith("range(") and "," not in text
+
+
 def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
     """The item at an index."""
     match value:
@@ -64,6 +74,8 @@ def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
             return items[index]
         case v.Items(kind="enumerate", inner=inner, start=start):
             return v.Seq("tuple", [v.Number(start + index, counter=True), _element(machine, inner[0], index)])
+        case v.Items(kind="slice", inner=inner):
+            return _element(machine, inner[0], index)
         case v.Items(kind="zip", inner=inner):
             return v.Seq("tuple", [_element(machine, i, index) for i in inner])
         case v.DictValue(items=items):
@@ -109,7 +121,7 @@ def iterate(
 
 def _is_items(value: v.Value) -> bool:
     if isinstance(value, v.Items):
-        if value.kind in ("enumerate", "zip"):
+        if value.kind in ("enumerate", "zip", "slice"):
             return all(_is_items(i) for i in value.inner)
         return value.kind in ("items", "range")
     return isinstance(value, (v.Seq, v.DictValue))
@@ -153,6 +165,7 @@ def _spread(machine: Machine, value: v.Value, targets: tuple[p.Expr, ...]) -> li
         return [v.Foreign(f"{value.text}[{i}]") for i in range(len(targets))]
     flow = flow_of(value)
     text = text_of(value)
-    # What unseen code returned together is called what its variables are called.
-    names = [t.id if isinstance(t, p.Name) and "(" in text else f"{text}[{i}]" for i, t in enumerate(targets)]
+    # What unseen code returned together, or a loader, is called what its variables are called.
+    nameless = "(" in text or text.startswith("an item of ")
+    names = [t.id if isinstance(t, p.Name) and nameless else f"{text}[{i}]" for i, t in enumerate(targets)]
     return [v.Unknown(name, is_varying(value), flow) for name in names]

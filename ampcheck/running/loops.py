@@ -21,10 +21,14 @@ def run_for(machine: Machine, node: p.For) -> None:
     counted = counts_batches(iterable)
     machine.loops.append(_window_of(iterable))
     machine.loop_nodes.append(node)
+    distant = counted and node in machine.layout.distant
+    repeated = machine.repeated
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
-            if index and counted and node in machine.layout.distant:
+            again = _counts_epochs(machine, node) and machine.has_leftover
+            if index and distant and machine.repeated > repeated and not again:
                 break  # two epochs are enough: what is around them is not repeated
+            machine.repeated += bool(index and counted and outer)
             begin = partial(bind_target, machine, node.target, value)
             if not _iteration(machine, node, index, counted, begin):
                 return
@@ -32,6 +36,11 @@ def run_for(machine: Machine, node: p.For) -> None:
     finally:
         machine.loops.pop()
         machine.loop_nodes.pop()
+
+
+def _counts_epochs(machine: Machine, node: p.For) -> bool:
+    """``for epoch in range(epochs)``: the loops inside go through files, whatever they look like."""
+    return "epoch" in machine.text(node.target).lower() or "epoch" in machine.text(node.iterable).lower()
 
 
 def _has_one_for_all(machine: Machine, node: p.For) -> bool:

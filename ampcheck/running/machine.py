@@ -123,6 +123,7 @@ class Machine(ABC):
         self.looking: set[tuple[int, str]] = set()
         self.synthetic = False
         self.differentiates = False
+        self.repeated = 0  # how often a loop around the data was entered again
 
     # --- the three operations -------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ class Machine(ABC):
 
     def is_outer(self, node: p.For | p.While) -> bool:
         """Whether a loop is around the loop over the data."""
-        return node in self.layout.outer
+        return node in self.layout.outer or node.site in self.setting.outer_loops
 
     def is_over_batches(self, node: p.For | p.While) -> bool:
         """Whether a loop is the innermost one around a backward."""
@@ -292,6 +293,11 @@ class Machine(ABC):
 
     def _seen(self, guard: Guard) -> Guard:
         return replace(guard, site=self.outside) if self.program.is_model(guard.site.path) else guard
+
+    @property
+    def has_leftover(self) -> bool:
+        """Whether gradients are there that no step has used: the tail of an epoch, which the next one may meet."""
+        return any(b.contributions and not b.stepped for b in self.state.buffers.values())
 
     @property
     def epoch(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from ampcheck import program as p
 from ampcheck.running import derivatives, emitting
@@ -62,6 +63,8 @@ def call_method(
 STEPPING = frozenset(
     {"scale", "unscale_", "step", "update", "get_scale", "backward", "zero_grad", "parameters"}
 )
+REDUCTIONS: dict[str, Literal["mean", "sum"]] = {"mean": "mean", "sum": "sum"}
+
 TENSOR_SAME = frozenset(
     [
         "float",
@@ -111,7 +114,7 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
                 return v.Items("range", f"{it.text}.{name}()", length=int(pieces.value), window=spelling)
             return v.Items("data", f"{it.text}.{name}()", window=spelling)
         case "backward" if _is_loss(machine, it, given):
-            emitting.backward(machine, it, node)
+            emitting.backward(machine, it, node, given.keywords.get("inputs"))
             return v.NONE
         case "backward":
             # An engine's own backward: what it does is not modelled here, so nothing is said of its gradients.
@@ -130,9 +133,12 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
         case "add" | "add_" | "sub" if given.args:
             return binary(machine, "+", it, given.args[0], it.text)
     if it.flow is not None and name in TENSOR_SAME:
-        reduction = {"mean": "mean", "sum": "sum"}.get(name, it.flow.reduction)
+        # What is reduced already has one number left, or one a device.
+        reduction = it.flow.reduction
+        if reduction == "unknown":
+            reduction = REDUCTIONS.get(name, "unknown")
         flow = weighted_mean(it.flow) if name == "mean" else it.flow
-        kept = replace(flow, reduction=reduction)  # type: ignore[arg-type]
+        kept = replace(flow, reduction=reduction)
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it

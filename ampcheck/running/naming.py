@@ -9,9 +9,9 @@ import re
 from functools import lru_cache
 
 __all__ = [
-    "names_epoch",
     "names_loader",
     "names_optimizer",
+    "names_option",
     "names_scaler",
     "names_scheduler",
     "names_start",
@@ -35,7 +35,9 @@ WINDOW = re.compile(
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
-EPOCH = re.compile(r"^(cur(rent)?_?|this_|i_?)?epoch(_?(idx|index|id|i))?$|^ep$", re.IGNORECASE)
+OPTION = re.compile(
+    r"^(self\.)?(opts?|args?|cfg|config|conf|hparams|hps|hyp|params|flags|options)[.\[]", re.IGNORECASE
+)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
 
 
@@ -79,15 +81,15 @@ def names_loader(text: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def names_epoch(text: str) -> bool:
-    """``epoch``, ``cur_epoch``, ``epoch_idx``: which epoch it is; not ``epochs``, ``num_epoch``: how many there are."""
-    return EPOCH.search(text) is not None
-
-
-@lru_cache(maxsize=8192)
 def names_start(text: str) -> bool:
     """``start_step``, ``resume_iter``, ``warmup_steps``: what a counter is past most of the time."""
     return START.search(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_option(text: str) -> bool:
+    """``args.optimizer``, ``cfg.training.optimizer``: what somebody chose, not what came of it."""
+    return OPTION.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

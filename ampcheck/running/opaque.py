@@ -70,7 +70,8 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
         averaged = replace(
             flow_through(machine, given), reduction=reduction_of(callee.attributes["reduction"])
         )
-        if averaged.reduction == "unknown":
+        how = callee.attributes["reduction"]
+        if averaged.reduction == "unknown" and not (isinstance(how, v.Const) and how.value == "none"):
             averaged = averaged.times(Unit(other=frozenset({"reduction"})))
         return v.Unknown(f"{name}(...)", True, averaged)
     if last in ("all_reduce", "broadcast") and given.args and isinstance(given.args[0], v.Unknown):
@@ -88,6 +89,7 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
+    emitting.may_freeze(machine, given.all, last, node)
     if not _is_harmless(last):
         emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
     text = machine.text(node)

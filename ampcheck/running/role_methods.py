@@ -198,6 +198,7 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     found = _own_method(machine, it, name, given, node)
     if found is not None:
         return found
+    emitting.may_freeze(machine, [it], name, node)
     return _forward(machine, it, given, f"{it.id}.{name}()")
 
 

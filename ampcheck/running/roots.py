@@ -1,7 +1,7 @@
 """Starts a run at a root: the module's own statements, then the function with arguments that nobody knows.
 
-A function without a loop of its own is called again and again, once a micro-batch.  One that only holds the tail of a
-step finds gradients there as its scaler would have left them.
+A function without a loop of its own is called again and again, once a micro-batch; one that is an epoch, twice at most.
+One that only holds the tail of a step finds gradients there as its scaler would have left them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.annotations import argument
 from ampcheck.running.classes import class_kind
+from ampcheck.running.epochs import first_count, is_one_epoch
 from ampcheck.running.layout import DRIVE, Root
+from ampcheck.running.looping import OUTER
 from ampcheck.running.machine import Machine, Signal
-from ampcheck.running.naming import names_epoch
 
 __all__ = ["start"]
 
@@ -69,15 +70,18 @@ def _function(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
 
 
 def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
-    """A root with a loop of its own is called once; twice where it trains for an epoch and builds what should last."""
-    arguments = _arguments(machine, root, 0)
-    if not machine.setting.epochs:
-        norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
-        if _trains_one_epoch(machine, root):
-            machine.setting.epochs = machine.setting.grown = True
+    """Call a function that holds the loop.
+
+    Twice, where it is one epoch of several and leaves gradients to the next, or builds a scaler that should last.
+    """
+    if not is_one_epoch(root, machine.layout):
+        norms.use(machine, machine.call(function, [], _arguments(machine, root), p.Opaque(root.site)), "kept")
         return
-    for index in range(2):
-        machine.path.append((root.site, index))
+    for epoch in range(OUTER):
+        if epoch and not (machine.has_leftover or _builds_scaler(machine)):
+            return
+        machine.path.append((root.site, epoch))
+        arguments = _arguments(machine, root, epoch=epoch)
         try:
             norms.use(machine, machine.call(function, [], arguments, p.Opaque(root.site)), "kept")
         finally:
@@ -85,13 +89,10 @@ def _epochs(machine: Machine, root: p.FunctionDef, function: v.Value) -> None:
             machine.guards.clear()
 
 
-def _trains_one_epoch(machine: Machine, root: p.FunctionDef) -> bool:
-    """Whether a function that builds a scaler is told the epoch it is in, and has no loop over epochs itself."""
-    if not any(names_epoch(q.name) for q in root.parameters):
-        return False
+def _builds_scaler(machine: Machine) -> bool:
+    """Whether a scaler is built, for an optimizer that is handed in."""
     built = {r.event.kind for r in machine.records if isinstance(r.event, ev.Build)}
-    depth = max((len(r.iteration) for r in machine.records if isinstance(r.event, ev.Backward)), default=0)
-    return "scaler" in built and "optimizer" not in built and depth == 1
+    return "scaler" in built and "optimizer" not in built
 
 
 def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> v.Value | None:
@@ -126,13 +127,14 @@ def _options(cls: v.Class) -> dict[str, v.Value]:
     }
 
 
-def _arguments(machine: Machine, root: p.FunctionDef, index: int) -> dict[str, v.Value]:
+def _arguments(machine: Machine, root: p.FunctionDef, index: int = 0, epoch: int = 0) -> dict[str, v.Value]:
     """Unknown arguments by name; an annotation that names a role makes it one (`ampcheck.running.roles`)."""
     arguments: dict[str, v.Value] = {}
     parameters = root.parameters[1:] if root in machine.layout.classes else root.parameters
     for parameter in parameters:
         if parameter.name and not parameter.star:
-            arguments[parameter.name] = argument(machine, parameter, index)
+            offset = first_count(parameter.name, epoch, machine.setting.batches) if epoch else index
+            arguments[parameter.name] = argument(machine, parameter, offset)
     return arguments
 
 

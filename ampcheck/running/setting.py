@@ -23,9 +23,9 @@ class Setting:
     """The window lengths by how the code spells them, with how each is declared; and the roles seen so far.
 
     `windows` maps a spelling ("args.accum", "4") to the length it is run as; `labels` names literals.
-    `epochs`: the root trains for one epoch, so that its caller calls it again.
     `loops`: the root has a loop over batches after all; `batch_loops`: the loops that turned out to hold a
-    backward, although nothing in the code's shape says so.  `clip_norms`: where norms are taken that clips use.
+    backward, although nothing in the code's shape says so, and `outer_loops` those around them.
+    `clip_norms`: where norms are taken that clips use.
     """
 
     windows: dict[str, int] = field(default_factory=dict)
@@ -34,10 +34,10 @@ class Setting:
     optimizers: tuple[Role, ...] = ()
     models: frozenset[str] = frozenset()
     scaled_tail: str | None = None
-    epochs: bool = False
     loops: bool = False
     batch_loops: set[Site] = field(default_factory=set)
     clip_norms: set[Site] = field(default_factory=set)
+    outer_loops: set[Site] = field(default_factory=set)
     grown: bool = False
 
     def add_window(self, spelling: str, how: str) -> None:

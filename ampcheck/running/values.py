@@ -417,9 +417,9 @@ class Items(Value):
     """Something to iterate over.
 
     `kind`: "data" (a loader: as many items as the run gives an epoch), "range" (`length` iterations from `start` by
-    `step`), "window" (``range(k)``), "enumerate", "zip", "items" (known `items`).  `cursor` is the position of
-    an iterator that `next` is called on.  `stride` and `stop` spell the bounds of ``range(0, n, step)`` where they
-    are not known.
+    `step`), "window" (``range(k)``), "enumerate", "zip", "slice" (at most `length`), "items" (known `items`).
+    `cursor` is the position of an iterator that `next` is called on.  `stride` and `stop` spell the bounds of
+    ``range(0, n, step)`` where they are not known.
     """
 
     kind: str
