@@ -71,6 +71,18 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         and isinstance(target, (p.Name, p.Attribute))
     ):
         _rename(machine, value, target)
+    if (
+        isinstance(value, v.Unknown)
+        and isinstance(source, p.Binary)
+        and isinstance(target, (p.Name, p.Attribute))
+        and value.flow is None
+        and not value.varying
+        and names_window(machine.text(target))
+        and not names_window(value.text)
+    ):
+        return replace(
+            value, text=machine.text(target)
+        )  # ``accumulation_steps = batch_size // MAX_BATCH_SIZE``
     return value
 
 

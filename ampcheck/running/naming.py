@@ -14,6 +14,7 @@ __all__ = [
     "names_optimizer",
     "names_scaler",
     "names_scheduler",
+    "names_settings",
     "names_start",
     "names_window",
     "names_world",
@@ -34,6 +35,9 @@ WINDOW = re.compile(
 )
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
+SETTINGS = re.compile(
+    r"(^|[._])(config|cfg|conf|hparams|hyperparameters|hps|settings|options|opts?)\[", re.IGNORECASE
+)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
 EPOCH = re.compile(r"^(cur(rent)?_?|this_|i_?)?epoch(_?(idx|index|id|i))?$|^ep$", re.IGNORECASE)
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
@@ -82,6 +86,12 @@ def names_loader(text: str) -> bool:
 def names_epoch(text: str) -> bool:
     """``epoch``, ``cur_epoch``, ``epoch_idx``: which epoch it is; not ``epochs``, ``num_epoch``: how many there are."""
     return EPOCH.search(text) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_settings(text: str) -> bool:
+    """``config["batch_size"]``."""
+    return SETTINGS.search(text) is not None
 
 
 @lru_cache(maxsize=8192)
