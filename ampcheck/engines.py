@@ -8,6 +8,7 @@ which the engine does nothing to gradients.  The engines:
     deepspeed-zero0                                         the same; the gradients are where torch keeps them
     deepspeed-zero1 … deepspeed-zero3                       gradients are partitioned: ``p.grad`` is None after backward
     deepspeed                                               one of these four, which is decided elsewhere
+    accelerate, trainer                                     the same as accelerate-fp16 where float16 is on
     lightning                                               automatic optimisation: backward and step are its own
 """
 
@@ -19,6 +20,7 @@ from ampcheck.events import Backward, EngineCall
 from ampcheck.trace import Record, Trace
 
 __all__ = [
+    "DOUBLED",
     "OWN_BACKWARDS",
     "WIPED",
     "bypassed",
@@ -35,6 +37,8 @@ __all__ = [
 STEPS = ("counted step", "step")
 # Hooks after which a trainer zeroes before its own backward: what a backward leaves there is lost.
 WIPED = frozenset({"training_step", "on_train_batch_end"})
+# Hooks of the Hugging Face Trainer whose trainer differentiates as well, with what a backward leaves still there.
+DOUBLED = frozenset({"compute_loss", "callback"})
 # The calls that announce an engine's own backward.
 OWN_BACKWARDS = frozenset({"backward", "manual_backward", "scale"})
 

@@ -287,7 +287,7 @@ class ScheduleStep(Event):
 
     scheduler: str
     optimizers: tuple[str, ...] = ()
-    counts: Literal["updates", "epochs", "metric", "unknown"] = "unknown"
+    counts: Literal["updates", "batches", "epochs", "metric", "unknown"] = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

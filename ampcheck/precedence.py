@@ -6,12 +6,13 @@ here, so that one mistake gives one finding although no rule knows another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ampcheck.engines import engine_of, in_hooks
-from ampcheck.events import Backward, Edit, Jump, Step, Unscale, Update
-from ampcheck.gradients import UNSCALED, Contribution
+from ampcheck.events import Backward, Edit, EngineCall, Jump, Step, Unscale, Update
+from ampcheck.gradients import READY, UNSCALED, Contribution
+from ampcheck.spans import is_stray
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import (
     are_known,
@@ -24,6 +25,7 @@ from ampcheck.windows import (
     next_step,
     next_update,
     next_zero,
+    origin,
     previous_step,
     previous_update,
     same_micro_batch,
@@ -34,7 +36,10 @@ from ampcheck.windows import (
 __all__ = [
     "StillScaled",
     "added_to_unscaled",
+    "divided_without_scaling",
+    "entered_twice",
     "follows_step",
+    "inside_hooks",
     "late_backward",
     "repeated_step",
     "step_beyond_update",
@@ -139,7 +144,8 @@ def added_to_unscaled(trace: Trace, record: Record) -> Record | None:
     """The backward that adds scaled gradients to what an `unscale_` has already divided, in one window.
 
     None where a test of the user's own made the run leave the window early: then the update or the zeroing that
-    this path lacks is the mistake.
+    this path lacks is the mistake.  Nor where all that was unscaled is another optimizer's: that it was left there at
+    all is.
     """
     unscale = record.event
     if not isinstance(unscale, Unscale) or not fresh(trace, record, unscale.optimizer):
@@ -152,6 +158,9 @@ def added_to_unscaled(trace: Trace, record: Record) -> Record | None:
     if any(end is not None and end.index < backward.index for end in ends):
         return None
     if not any(part.scaled_by(unscale.scaler) > 0 for part in backward.event.loss.parts):
+        return None
+    used = ends[0] or trace.records[-1]
+    if all(is_stray(trace, c, optimizer, used) for c in fresh(trace, record, optimizer)):
         return None
     if same_micro_batch(record, backward):
         return backward
@@ -170,6 +179,8 @@ def follows_step(trace: Trace, record: Record) -> Record | None:
     step = previous_step(trace, record.index, unscale.optimizer)
     if step is None or step.refused or not share_gradients(trace, step, record, unscale.optimizer):
         return None
+    if step.index in inside_hooks(trace):
+        return None  # whoever calls the hook steps: the hook's own step is the mistake
     left = not record.before.buffer(unscale.optimizer).is_empty
     return step if left or record.refused else None
 
@@ -186,6 +197,8 @@ def repeated_step(trace: Trace, record: Record) -> Record | None:
     if engine_of(trace, step.optimizer) and any(r is record for r, _ in in_hooks(trace)):
         return None  # AMP701: the trainer steps it
     first = previous_step(trace, record.index, step.optimizer)
+    if first is not None and not inside_hooks(trace).keys().isdisjoint({first.index, record.index}):
+        return None  # an engine steps as well: that is another mistake
     if first is None or not isinstance(first.event, Step) or first.event.closure:
         return None
     roles = [r for r in (step.optimizer, step.scaler, first.event.scaler) if r]
@@ -274,3 +287,36 @@ def updates_idle_micro_batch(trace: Trace, record: Record) -> Record | None:
         return None
     gated = [r for r in steps if _jumps(trace, record) or boundary_guards_beyond(r, record)]
     return next((r for r in gated if r.index > record.index), gated[-1] if gated else None)
+
+
+def divided_without_scaling(trace: Trace, record: Record) -> tuple[Contribution, ...]:
+    """For a scaled step: the contributions of plain losses that it finds, or leaves, divided by its scale."""
+    step = record.event
+    if not isinstance(step, Step) or step.scaler is None:
+        return ()
+    buffer = record.before.buffer(step.optimizer)
+    division = 1 if record.before.phase(step.scaler, step.optimizer) == READY else 0
+    return tuple(
+        c
+        for c in fresh(trace, record, step.optimizer)
+        if (loss := origin(trace, buffer, c)) is not None
+        and not loss.is_scaled
+        and c.unit.scaled_by(step.scaler) - division < 0
+    )
+
+
+def entered_twice(trace: Trace) -> Iterator[tuple[Record, Record]]:
+    """Pairs of entries into one Accelerator's `accumulate` in one iteration: it counts two micro-batches for one."""
+    last: dict[tuple[str, ...], Record] = {}
+    for record, call in trace.of(EngineCall):
+        if (call.library, call.call) != ("accelerate", "accumulate") or not record.iteration:
+            continue
+        first = last.get(call.roles)
+        if first is not None and (first.epoch, first.iteration) == (record.epoch, record.iteration):
+            yield first, record
+        last[call.roles] = record
+
+
+def inside_hooks(trace: Trace) -> dict[int, str]:
+    """The records that happen in code which an engine calls, by index, with the hook's name."""
+    return {record.index: hook for record, hook in in_hooks(trace)}

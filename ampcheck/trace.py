@@ -23,7 +23,8 @@ class Guard:
     """A test that an event depends on: its text, how it came out, and what is known of it.
 
     `skip` is set where the test compares two readings of the loss scale, `boundary` where it involves the window
-    length (``(i + 1) % k == 0``), `finite` where it asks whether a loss or gradient is finite.
+    length (``(i + 1) % k == 0``), `finite` where it asks whether a loss or gradient is finite.  A `doubtful` one is
+    settled outside of the code and of whoever starts it (by a library's version): nothing certain rests on it.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Guard:
     boundary: bool = False
     finite: bool = False
     skip: SkipTest | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

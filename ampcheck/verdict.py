@@ -57,8 +57,8 @@ class _Judged:
 
     @property
     def choices(self) -> dict[str, bool]:
-        """The invariant choices by the tests' texts."""
-        return {g.text: g.holds for g in self.trace.choices if not g.varying}
+        """The invariant choices by the tests' texts, without those that nothing certain may rest on."""
+        return {g.text: g.holds for g in self.trace.choices if not g.varying and not g.doubtful}
 
     @property
     def varying(self) -> frozenset[tuple[str, bool]]:
@@ -170,6 +170,9 @@ def _condition(broken: Sequence[tuple[_Judged, Violation]], runs: Sequence[_Judg
         if not guard.varying and any(_differs_only_in(guard, run, other) for other in right):
             guards.setdefault(guard.text, guard)
     chosen = [{(g.text, g.holds) for g in other.trace.choices if not g.varying} for other, _ in broken]
+    for guard in run.trace.choices:
+        if guard.doubtful:
+            guards.setdefault(guard.text, guard)
     needed = [g for g in guards.values() if not any((g.text, not g.holds) in choices for choices in chosen)]
     return " and ".join(
         g.text if g.holds else f"not ({g.text})" if " " in g.text else f"not {g.text}" for g in needed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.engines import bypassed, engine_of
-from ampcheck.events import Backward
+from ampcheck.engines import bypassed, engine_of, is_engine_backward
+from ampcheck.events import Backward, Step
+from ampcheck.precedence import divided_without_scaling, inside_hooks
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace
-from ampcheck.windows import are_known, name, once_per_site
+from ampcheck.windows import are_known, name, once_per_site, story
 
 INSTEAD = {
     "accelerate": "accelerator.backward(loss)",
@@ -68,6 +69,7 @@ class BackwardBypassesEngine(Rule):
         yield from once_per_site(trace, self._violations(trace))
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
+        yield from self._around_accelerate(trace)
         for record, owner in bypassed(trace):
             backward, engine = record.event, engine_of(trace, owner)
             assert isinstance(backward, Backward)
@@ -79,3 +81,26 @@ class BackwardBypassesEngine(Rule):
                 and owner not in backward.assumed
                 and (not engine.startswith("deepspeed") or engine == "deepspeed-zero0"),
             )
+
+    def _around_accelerate(self, trace: Trace) -> Iterator[Violation]:
+        """Plain backwards whose gradients the step of an Accelerator's optimizer divides by its own scale."""
+        hooks = inside_hooks(trace)
+        for record, step in trace.of(Step):
+            optimizer = step.optimizer
+            if engine_of(trace, optimizer) not in ("accelerate", "trainer"):
+                continue
+            if record.before.buffer(optimizer).opaque:
+                continue
+            for contribution in divided_without_scaling(trace, record):
+                backward = trace.records[contribution.record]
+                # `compute_loss` should not differentiate at all.
+                in_hook = hooks.get(backward.index, "Trainer.training_step") != "Trainer.training_step"
+                if not isinstance(backward.event, Backward) or in_hook or is_engine_backward(trace, backward):
+                    continue
+                yield Violation(
+                    backward.index,
+                    f"the backward into {name(trace, optimizer)} goes around Accelerate, whose loss scale its step "
+                    "divides by, expected `accelerator.backward(loss)`",
+                    story(trace, record),
+                    certain=are_known(trace, optimizer) and not contribution.assumed,
+                )

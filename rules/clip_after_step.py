@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck.boundaries import is_sure
 from ampcheck.clipping import follows_step, idle_clips, is_clipped, step_missed, sure_owners
+from ampcheck.precedence import inside_hooks
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace
 from ampcheck.windows import name, once_per_site, previous_backward, story
@@ -61,6 +62,8 @@ class ClipAfterStep(Rule):
                     continue
                 for optimizer in sure_owners(trace, record):
                     step = follows_step(trace, record, optimizer)
+                    if step and step.index in inside_hooks(trace):
+                        continue  # an engine clips and steps after its hook: the hook's own step is the mistake
                     if step is None or step.before.buffer(optimizer).is_empty:
                         continue
                     if is_clipped(trace, step, optimizer) or not is_sure(step.before.buffer(optimizer)):

@@ -12,7 +12,9 @@ from ampcheck.boundaries import (
     names_accumulation,
     optimizers,
 )
+from ampcheck.engines import DOUBLED
 from ampcheck.events import PLAIN, Edit
+from ampcheck.precedence import inside_hooks
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import accumulates, is_stray, spans
 from ampcheck.trace import Trace, Window
@@ -80,6 +82,8 @@ class LossNotDivided(Rule):
                     continue
                 if any(c.unit.window or c.unit.other or c.reduction == "sum" or c.record < 0 for c in own):
                     continue
+                if any(inside_hooks(trace).get(c.record) in DOUBLED for c in own):
+                    continue  # a second backward beside the engine's own is the mistake
                 edited = any(
                     isinstance(r.event, Edit)
                     and r.event.effect == "multiply"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck.boundaries import is_sure, length, optimizers
+from ampcheck.events import EngineCall
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import own_micros, spans
 from ampcheck.syncing import passes, reduces
@@ -41,6 +42,8 @@ class MissingNoSync(Rule):
     ```
 
     ## Known problems
+    Under Accelerate the launcher decides whether there are several processes: where a loop accumulates by hand, without
+    `accelerator.accumulate`, the finding is *possible* at most.
     FSDP keeps unsharded gradients while it does not synchronise; where memory is short the cost may be worth it.
 
     ## References
@@ -80,6 +83,15 @@ class MissingNoSync(Rule):
                     f"{name(trace, model)} reduces its gradients on each micro-batch of a window of "
                     f"{trace.window.text if trace.window else 'K'}; only the last one needs to",
                     story(trace, span.backwards[-1][0], span.step),
+                    certain=not _is_up_to_launcher(trace, model),
                     predicts="K",
                 )
                 break
+
+
+def _is_up_to_launcher(trace: Trace, model: str) -> bool:
+    """Whether an Accelerator wraps the model, if it wraps it at all, and was not asked to accumulate."""
+    role = trace.roles.get(model)
+    if role is None or role.engine != "accelerate" or role.detail != "ddp":
+        return False
+    return not any(call.call == "accumulate" for _, call in trace.of(EngineCall))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck.boundaries import is_conditional, is_sure, optimizers, steps_inside_window
-from ampcheck.events import Step, ZeroGrad
+from ampcheck.events import EngineCall, Step, ZeroGrad
 from ampcheck.rule import Rule, Violation
 from ampcheck.skips import succeeded
-from ampcheck.spans import spans
+from ampcheck.spans import Span, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, name, once_per_site, story
 
@@ -76,9 +76,20 @@ class MissingZeroGrad(Rule):
                             span.step.index,
                             f"{name(trace, optimizer)} steps on gradients that its last step has already used: "
                             "nothing zeroes them",
-                            story(trace, used[-1].record, previous, added[0].record),
+                            story(
+                                trace, used[-1].record, previous, _ignored(span, optimizer), added[0].record
+                            ),
                         )
                 previous = span.step
+
+
+def _ignored(span: Span, optimizer: str) -> Record | None:
+    """A `zero_grad` of the span that an engine ignores: Accelerate's, inside a window."""
+    for record in span.records:
+        call = record.event
+        if isinstance(call, EngineCall) and call.call == "zero_grad ignored" and optimizer in call.roles:
+            return record
+    return None
 
 
 def _is_another_phase(one: Record, other: Record) -> bool:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ampcheck.engines import engine_of
 from ampcheck.events import Site, Step
-from ampcheck.gradients import READY, Contribution
+from ampcheck.precedence import divided_without_scaling
 from ampcheck.rule import Rule, Violation
-from ampcheck.trace import Record, Trace
+from ampcheck.trace import Trace
 from ampcheck.windows import (
     are_known,
     escapes_between,
     fresh,
     name,
     once_per_site,
-    origin,
     previous_step,
     story,
 )
@@ -48,6 +48,7 @@ class ScalerStepOnUnscaledLoss(Rule):
 
     ## Known problems
     An unscaled backward after `unscale_` is right, and so are gradients multiplied by `get_scale()` by hand.
+    Where the scaler belongs to an engine (Accelerate), the backward that goes around it is reported (AMP702).
 
     ## References
     - https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale
@@ -74,11 +75,15 @@ class ScalerStepOnUnscaledLoss(Rule):
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, step in trace.of(Step):
-            if step.scaler is None or step.closure:
-                continue
+            if (
+                step.scaler is None
+                or step.closure
+                or engine_of(trace, step.optimizer) in ("accelerate", "trainer")
+            ):
+                continue  # an engine's own scaler: that its backward was passed over is the mistake
             if record.refused and record.before.may_be_primed(step.scaler):
                 continue
-            plain = _divided_without_scaling(trace, record, step.optimizer, step.scaler)
+            plain = divided_without_scaling(trace, record)
             last = previous_step(trace, record.index, step.optimizer)
             if not plain or record.before.buffer(step.optimizer).opaque:
                 continue
@@ -94,18 +99,3 @@ class ScalerStepOnUnscaledLoss(Rule):
                 certain=are_known(trace, step.scaler) and not any(c.assumed for c in plain),
                 predicts="" if some else "1/S",
             )
-
-
-def _divided_without_scaling(
-    trace: Trace, record: Record, optimizer: str, scaler: str
-) -> tuple[Contribution, ...]:
-    """The contributions of plain losses that a scaled step finds, or leaves, divided by its scale."""
-    buffer = record.before.buffer(optimizer)
-    division = 1 if record.before.phase(scaler, optimizer) == READY else 0
-    return tuple(
-        c
-        for c in fresh(trace, record, optimizer)
-        if (loss := origin(trace, buffer, c)) is not None
-        and not loss.is_scaled
-        and c.unit.scaled_by(scaler) - division < 0
-    )

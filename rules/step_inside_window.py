@@ -11,6 +11,7 @@ from ampcheck.boundaries import (
     optimizers,
     steps_inside_window,
 )
+from ampcheck.precedence import entered_twice
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import spans
 from ampcheck.trace import Trace, Window
@@ -62,7 +63,7 @@ class StepInsideWindow(Rule):
 
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield the step of each optimizer that ignores the window declared for it."""
-        if trace.window is None or not trace.complete:
+        if trace.window is None or not trace.complete or any(entered_twice(trace)):
             return
         yield from once_per_site(trace, self._violations(trace, trace.window))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.engines import WIPED, engine_of, in_hooks
+from ampcheck.engines import DOUBLED, WIPED, engine_of, in_hooks
 from ampcheck.events import Backward, Event, Step
 from ampcheck.rule import Rule, Violation
-from ampcheck.trace import Trace
+from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, names, once_per_site
 
 
@@ -64,7 +64,9 @@ class TrainerStepDuplicated(Rule):
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, hook in in_hooks(trace):
             owners = tuple(o for o in _concerned(record.event) if engine_of(trace, o))
-            if not owners or (isinstance(record.event, Backward) and hook not in WIPED):
+            if isinstance(record.event, Step) and _has_nothing_left(trace, record, owners):
+                continue
+            if not owners or (isinstance(record.event, Backward) and hook not in WIPED | DOUBLED):
                 continue
             done = "steps" if isinstance(record.event, Step) else "calls backward into"
             yield Violation(
@@ -72,6 +74,11 @@ class TrainerStepDuplicated(Rule):
                 f"`{hook}` {done} {names(trace, owners)}, which the trainer does itself around this hook",
                 certain=are_known(trace, *owners),
             )
+
+
+def _has_nothing_left(trace: Trace, record: Record, owners: tuple[str, ...]) -> bool:
+    """Whether the Hugging Face Trainer has zeroed already, as before `on_step_end`: then a step does nothing."""
+    return all(engine_of(trace, o) == "trainer" and record.before.buffer(o).is_empty for o in owners)
 
 
 def _concerned(event: Event) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ __all__ = ["bases_of", "contributes", "is_mute", "own_attributes", "tells"]
 # What makes a definition part of a step; the other event names are everyday words.
 TELLING = EVENT_NAMES - set(
     "scale half grad requires_grad requires_grad_ autocast update step state_dict".split()
-)
+) | {"prepare"}
 
 # What a step can depend on without being one: losses and how they are reduced, parameters, tests of values.
 CONTRIBUTING = frozenset(

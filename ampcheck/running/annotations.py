@@ -66,14 +66,20 @@ def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
         unknown: dict[str, v.Value] = {
             parameter.name: v.Unknown(f"{name}.{parameter.name}")
             for parameter in init.node.parameters[1:]
-            if not parameter.star
+            if not parameter.star and not _is_none(parameter.default)
         }
         hint, machine.hint = machine.hint, name
         machine.call(v.Bound(init, instance), [], unknown, p.Opaque(cls.node.site))
         machine.hint = hint
     if "prepare" in cls.members:
         machine.engine = instance
+        machine.births[instance] = name
     return instance
+
+
+def _is_none(default: p.Expr | None) -> bool:
+    """Whether a parameter is for what is seldom given: nothing is gained by trying both."""
+    return isinstance(default, p.Constant) and default.value is None
 
 
 # What only an engine has: ``accelerator`` alone is as often a device.

@@ -15,7 +15,7 @@ from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.importing import imported, member_of
 from ampcheck.running.iterators import renewed
 from ampcheck.running.machine import Frame, Infeasible, Machine
-from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler, names_settings
 from ampcheck.running.role_methods import SAME
 from ampcheck.running.roles import as_model, wrapped
 from ampcheck.running.truth import truth
@@ -285,7 +285,9 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
             return items[0] if len(items) == 1 else v.Unknown(text, is_varying(index), flow_of(value))
         case v.DictValue(items=entries) if isinstance(key, (v.Const, v.Number)):
             if key.value in entries:
-                return entries[key.value]
+                found = entries[key.value]
+                # A number in a configuration is as good as any other, as one that arguments default to.
+                return v.Unknown(text) if isinstance(found, v.Number) and names_settings(text) else found
         case v.DictValue(items=entries) if len(entries) == 1 and isinstance(
             index, (v.Parameters, v.Gradient)
         ):

@@ -114,6 +114,7 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         machine.hint = hint
     if p.Program.is_model(cls.node.site.path) and "prepare" in cls.members:
         machine.engine = instance
+        machine.births[instance] = f"{node.site.path}:{node.site.line}:{node.site.column}"
     return instance
 
 

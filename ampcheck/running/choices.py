@@ -36,6 +36,7 @@ class Choices:
     invariant: dict[str, bool] = field(default_factory=dict)
     varying: dict[str, Atom] = field(default_factory=dict)
     groups: dict[str, object] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
 
     def suppose(self, atom: Atom, holds: bool) -> bool:
         """An option without its other way: nothing can be learnt from a run that refuses its arguments."""
@@ -53,6 +54,8 @@ class Choices:
             position = len(self.taken)
             known = self.script[position] if position < len(self.script) else atom.usual
             self.taken.append(known)
+        if atom.doubtful:
+            self.doubtful.add(atom.text)
         if atom.group is not None and known:
             self.groups[atom.group[0]] = atom.group[1]
         self.invariant[atom.text] = known

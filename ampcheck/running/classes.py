@@ -35,6 +35,8 @@ def class_kind(cls: v.Class) -> Kind:
                 return "scheduler"
             if last in ("Module", "PreTrainedModel", "Sequential"):
                 return "module"
+            if name.startswith("."):
+                continue  # the project's own, however it is called
             if "Lightning" in last or last.endswith(ENGINES):
                 return "engine"
     return ""

@@ -104,14 +104,20 @@ def _with(machine: Machine, node: p.With) -> None:
     try:
         machine.execute(node.body)
     except Signal:
-        _exit(machine, objects)
+        _exit(machine, [*objects, *_stacked(machine, stack_size, node)])
         raise
     else:
-        _exit(machine, objects)
+        _exit(machine, [*objects, *_stacked(machine, stack_size, node)])
     finally:
-        for context in reversed(entered + machine.stacks[stack_size:]):
-            machine.leave(context)
+        for context in reversed([*entered, *machine.stacks[stack_size:]]):
+            if isinstance(context, v.Context):
+                machine.leave(context)
         del machine.stacks[stack_size:]
+
+
+def _stacked(machine: Machine, size: int, node: p.With) -> list[tuple[v.Instance, p.Expr]]:
+    """The objects that an ExitStack was given to leave."""
+    return [(o, node.items[-1][0]) for o in machine.stacks[size:] if isinstance(o, v.Instance)]
 
 
 def _exit(machine: Machine, objects: list[tuple[v.Instance, p.Expr]]) -> None:

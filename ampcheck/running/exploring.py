@@ -63,7 +63,7 @@ def explore(program: p.Program) -> Exploration:
         if root.function is not None and root.function in entered and root not in layout.inherited:
             continue
         relayed = layout.relays.get(root.function) if root.function is not None else None
-        if relayed and relayed <= entered:
+        if relayed and relayed <= entered and root not in layout.inherited:
             continue  # another way in: what it leads to was run
         if _is_driven(root) and root.cls is not None and not entered.isdisjoint(root.cls.body):
             continue  # a trainer that can be seen has run the class already, with its own settings

@@ -79,6 +79,10 @@ def _in_frame(
         machine.calls.pop()
         machine.active.pop()
         del machine.guards[guards:]
+        is_model = machine.program.is_model
+        in_engine = is_model(node.site.path) and all(is_model(site.path) for site in machine.calls)
+        if in_engine and not is_model(function.site.path):
+            machine.at = function.site  # a hook: what its engine does next is told of at the hook
 
 
 def _casts(machine: Machine, function: p.Node) -> list[v.Context]:
@@ -113,6 +117,15 @@ def bind(
         elif name in keywords:
             frame.names[name] = keywords.pop(name)
         elif parameter.default is not None:
-            frame.names[name] = machine.evaluate(parameter.default)
+            frame.names[name] = _default(machine, frame, parameter.default)
         else:
             frame.names[name] = v.Unknown(name, argument=True)
+
+
+def _default(machine: Machine, frame: Frame, default: p.Expr) -> v.Value:
+    """A default is evaluated where its function is defined, which may be another module."""
+    outer, machine.frame = machine.frame, frame.parent or machine.frame
+    try:
+        return machine.evaluate(default)
+    finally:
+        machine.frame = outer

@@ -1,8 +1,8 @@
 """What library models can ask for that is no Python: the names of ``ampcheck.models`` in their files.
 
 kind_of(x)
-    "optimizer", "scheduler", "scaler", "model", "loader" or "unknown", by role, else by name; "prepared" for what a
-    library's wrapper class wraps already.
+    "optimizer", "scheduler", "scaler", "model", "loader" or "sequence", by role, else by name; "prepared" for what a
+    library's wrapper class wraps already, "unknown" for what may be anything, "other" for what is none of these.
 shape_of(x)
     "sequence", "dict", "text", "number", "none", "function" or "", always decided.
 instance_of(x, cls)
@@ -17,12 +17,22 @@ unknown(text)
     a value that nobody knows, spelled so in conditions.
 configured(name), declared(package)
     what the project's configuration files say of a setting; which version of a package it requires.
+doubtful(text)
+    a test that neither the code nor whoever starts it settles (which version of a library runs it): nothing certain
+    rests on how it comes out.
+quantity(name)
+    a number that is none of the known factors and no window's length; what is divided by it is normalised by it.
 unknown_loader(text)
     something that yields an epoch's batches.
+at_last_batch()
+    whether the innermost loop over data is at its last item.
+accepts(function, name)
+    whether a function has a parameter of this name, or takes any; true of what cannot be seen.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -32,6 +42,7 @@ from ampcheck.events import Unit
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import coerce
+from ampcheck.running.classes import class_kind
 from ampcheck.running.describing import text_of
 from ampcheck.running.emitting import declare
 from ampcheck.running.machine import Machine
@@ -42,12 +53,18 @@ __all__ = ["call_intrinsic"]
 
 PREFIX = "ampcheck.models."
 
+# Names that are none of a model, however much unknown may be one.
+NO_MODEL = re.compile(
+    r"data|load|iter|batch|sampler|(^|_)(dl|ds|set)$|valid|test|eval|state|config|cfg|args", re.IGNORECASE
+)
+
 KINDS: dict[type, str] = {
     v.Optimizer: "optimizer",
     v.Scheduler: "scheduler",
     v.Scaler: "scaler",
     v.Model: "model",
     v.Items: "loader",
+    v.Seq: "sequence",
 }
 
 
@@ -69,8 +86,9 @@ def _kind_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
         value = value.role
     if isinstance(value, v.Instance) and wrapped(value) is not None:
         return v.Const("prepared")
-    kind = KINDS.get(type(value), "unknown")
+    kind = KINDS.get(type(value), "other")
     if isinstance(value, v.Unknown):
+        kind = "unknown"
         text = value.text
         if names_loader(text):
             kind = "loader"
@@ -82,8 +100,10 @@ def _kind_of(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
             kind = "scaler"
         elif text in machine.setting.models:
             kind = "model"
+        elif NO_MODEL.search(text):
+            kind = "other"
     elif isinstance(value, v.Instance):
-        kind = "model"
+        kind = "model" if class_kind(value.cls) == "module" else "unknown"
     return v.Const(kind)
 
 
@@ -148,11 +168,29 @@ def _ids(values: list[v.Value]) -> tuple[str, ...]:
 
 def _engine_call(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     library, call = map(_literal, given.args[:2])
+    engine = machine.frame.find("self")
+    birth = machine.births.get(engine, "") if isinstance(engine, v.Instance) else ""
+    if call == "backward" and birth and birth not in machine.setting.engaged:
+        machine.setting.engaged.add(birth)
+        machine.setting.grown = True
+    if call == "accumulate":
+        _count_entries(machine, given.args[2:])
     roles = _ids(given.args[2:])
     record = machine.emit(ev.EngineCall(site=node.site, library=library, call=call, roles=roles))
     if call in ("step", "counted step"):
         declare(machine, "step", roles, record.index)
     return v.NONE
+
+
+def _count_entries(machine: Machine, objects: list[v.Value]) -> None:
+    """A window that is counted twice an iteration comes out in halves: three micro-batches would not show it."""
+    engine = next((o for o in objects if isinstance(o, v.Instance)), None)
+    path = tuple(machine.path)
+    if engine is None or not path:
+        return
+    if machine.entries.get(engine) == path and machine.setting.double():
+        machine.setting.grown = True
+    machine.entries[engine] = path
 
 
 def _own(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
@@ -172,6 +210,29 @@ def _unknown_loader(machine: Machine, given: Arguments, node: p.Expr) -> v.Value
     return v.Items("data", text)
 
 
+def _doubtful(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    machine.choices.doubtful.add(_literal(given.args[0]))
+    return v.Atom(_literal(given.args[0]), False, doubtful=True)
+
+
+def _quantity(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    name = _literal(given.args[0])
+    return v.Number(1, Unit(other=frozenset({name})), symbol=name)
+
+
+def _at_last_batch(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    return v.Truth(bool(machine.at_last and machine.at_last[-1]))
+
+
+def _accepts(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    function, name = given.args[0], _literal(given.args[1])
+    while isinstance(function, (v.Bound, v.Partial)):
+        function = function.function if isinstance(function, v.Bound) else function.call
+    if not isinstance(function, v.Function):
+        return v.TRUE
+    return v.Truth(any(q.name == name or q.star == "**" for q in function.node.parameters))
+
+
 INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "kind_of": _kind_of,
     "shape_of": _shape_of,
@@ -182,5 +243,9 @@ INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "unknown": _unknown,
     "configured": _unknown,
     "declared": _unknown,
+    "doubtful": _doubtful,
+    "quantity": _quantity,
     "unknown_loader": _unknown_loader,
+    "at_last_batch": _at_last_batch,
+    "accepts": _accepts,
 }

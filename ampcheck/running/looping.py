@@ -11,7 +11,7 @@ from ampcheck.running.iterators import consume
 from ampcheck.running.machine import Machine
 from ampcheck.running.naming import names_optimizer
 
-__all__ = ["bind_target", "counts_batches", "iterate"]
+__all__ = ["bind_target", "count_of", "counts_batches", "is_over_data", "iterate"]
 
 OUTER = 2
 
@@ -29,8 +29,20 @@ def counts_batches(value: v.Value) -> bool:
             return True
 
 
-def _length(machine: Machine, value: v.Value, outer: bool) -> int:
-    """How many items an iterable yields in this run."""
+def is_over_data(value: v.Value) -> bool:
+    """Whether an iterable ends with an epoch's data, as a loader does and a range does not."""
+    match value:
+        case v.Items(kind="enumerate" | "zip", inner=inner):
+            return any(is_over_data(i) for i in inner)
+        case v.Items(kind="range" | "window"):
+            return False
+        case v.Items(text=text):
+            return not text.startswith("range")
+        case _:
+            return counts_batches(value)
+
+
+def count_of(machine: Machine, value: v.Value, outer: bool) -> int:
     match value:
         case v.Items(kind="range", length=length) if length is not None:
             return min(length, OUTER) if outer and value.window not in machine.setting.windows else length
@@ -44,9 +56,9 @@ def _length(machine: Machine, value: v.Value, outer: bool) -> int:
         case v.Items(kind="slice", inner=inner, length=int(length)):
             return min(_length(machine, inner[0], outer), length)
         case v.Items(kind="enumerate", inner=inner):
-            return _length(machine, inner[0], outer)
+            return count_of(machine, inner[0], outer)
         case v.Items(kind="zip", inner=inner) if inner:
-            return min(_length(machine, i, outer) for i in inner)
+            return min(count_of(machine, i, outer) for i in inner)
         case v.Seq(items=items):
             return len(items)
         case v.DictValue(items=items):
@@ -67,7 +79,7 @@ def _element(machine: Machine, value: v.Value, index: int) -> v.Value:
     """The item at an index."""
     match value:
         case v.Items(stride=stride, stop=stop) if stride:
-            return v.Strided(index, _length(machine, value, False), stride, stop)
+            return v.Strided(index, count_of(machine, value, False), stride, stop)
         case v.Items(kind="range" | "data", start=start, step=step) if value.text.startswith("range"):
             return v.Number(start + index * step, counter=True)
         case v.Items(kind="items", items=items) | v.Seq(items=items):
@@ -110,7 +122,7 @@ def iterate(
         one = value.attributes.setdefault("[each]", v.Unknown(f"{value.text}[each]"))
         yield one
         return
-    length = _length(machine, value, outer)
+    length = count_of(machine, value, outer)
     if single and not isinstance(value, (v.Seq, v.DictValue)) and not _is_items(value):
         length = min(length, 1)
     for index in range(length):

@@ -7,7 +7,7 @@ from functools import partial
 
 from ampcheck import program as p
 from ampcheck.running import values as v
-from ampcheck.running.looping import bind_target, counts_batches, iterate
+from ampcheck.running.looping import bind_target, count_of, counts_batches, is_over_data, iterate
 from ampcheck.running.machine import Machine, Signal
 from ampcheck.running.truth import truth
 
@@ -19,16 +19,21 @@ def run_for(machine: Machine, node: p.For) -> None:
     outer = machine.is_outer(node)
     single = not outer and _has_one_for_all(machine, node)
     counted = counts_batches(iterable)
+    over_data = counted and not outer and is_over_data(iterable)
     machine.loops.append(_window_of(iterable))
     machine.loop_nodes.append(node)
     distant = counted and node in machine.layout.distant
     repeated = machine.repeated
+    if over_data:
+        machine.at_last.append(False)
     try:
         for index, value in enumerate(iterate(machine, iterable, node, outer, single=single)):
             again = _counts_epochs(machine, node) and machine.has_leftover
             if index and distant and machine.repeated > repeated and not again:
                 break  # two epochs are enough: what is around them is not repeated
             machine.repeated += bool(index and counted and outer)
+            if over_data:
+                machine.at_last[-1] = index == count_of(machine, iterable, outer) - 1
             begin = partial(bind_target, machine, node.target, value)
             if not _iteration(machine, node, index, counted, begin):
                 return
@@ -36,6 +41,8 @@ def run_for(machine: Machine, node: p.For) -> None:
     finally:
         machine.loops.pop()
         machine.loop_nodes.pop()
+        if over_data:
+            machine.at_last.pop()
 
 
 def _counts_epochs(machine: Machine, node: p.For) -> bool:

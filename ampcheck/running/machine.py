@@ -81,6 +81,8 @@ class Machine(ABC):
         self.frame = Frame()
         self.frames: dict[str, Frame] = {program.main.path: self.frame}
         self.engine: v.Instance | None = None
+        self.births: dict[v.Instance, str] = {}
+        self.entries: dict[v.Instance, tuple[tuple[Site, int], ...]] = {}
         self.at = Site(program.main.path, 1, 1, 1, 1)
         self.state = State()
         self.records: list[Record] = []
@@ -113,7 +115,8 @@ class Machine(ABC):
         self.active: list[p.Node] = []
         self.loops: list[str] = []
         self.loop_nodes: list[p.For | p.While] = []
-        self.stacks: list[v.Context] = []
+        self.at_last: list[bool] = []
+        self.stacks: list[v.Context | v.Instance] = []
         self.forking: set[p.Node] = set()
         self.impure: set[p.Node] = set()
         self.memory: dict[p.Node, tuple[object, v.Value, object]] = {}
@@ -141,7 +144,7 @@ class Machine(ABC):
 
     def adopt(self, value: v.Value) -> v.Value:
         """An optimizer or scheduler known by its name alone: where an engine is at work, it has prepared it."""
-        if self.engine is None:
+        if self.engine is None or self.births.get(self.engine) not in self.setting.engaged:
             return value
         prepare = self.evaluate_attribute(self.engine, "prepare")
         if not isinstance(prepare, v.Bound):

@@ -122,7 +122,11 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
             emitting.escape(machine, roles, f"{it.text}.backward", node)
             return v.NONE
         case "detach" | "detach_" | "item" | "tolist" | "cpu" | "numpy":
-            return v.Unknown(f"{it.text}.{name}()", is_varying(it), v.Flow(detached=True))
+            detached = v.Unknown(f"{it.text}.{name}()", is_varying(it), v.Flow(detached=True))
+            if name == "detach_":
+                machine.touch()
+                machine.rebind(it, detached)
+            return detached
         case "div_" | "mul_" | "div" | "mul" | "divide" | "multiply" if given.args:
             result = binary(machine, "/" if name.startswith("d") else "*", it, given.args[0], it.text)
             if name.endswith("_") and isinstance(result, v.Unknown):
@@ -142,6 +146,10 @@ def _unknown(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
         return v.Unknown(it.text if name != "item" else f"{it.text}.item()", True, kept)
     if name in SAME and it.flow is None and not it.varying:
         return it
+    if name == "enter_context" and given.args and isinstance(given.args[0], v.Instance):
+        method = machine.evaluate_attribute(given.args[0], "__enter__")
+        machine.stacks.append(given.args[0])
+        return machine.call(method, [], {}, node) if isinstance(method, v.Bound) else given.args[0]
     if name == "enter_context" and given.args and isinstance(given.args[0], v.Context):
         machine.enter(given.args[0], node)
         machine.stacks.append(given.args[0])

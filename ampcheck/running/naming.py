@@ -14,6 +14,7 @@ __all__ = [
     "names_option",
     "names_scaler",
     "names_scheduler",
+    "names_settings",
     "names_start",
     "names_window",
     "names_world",
@@ -34,6 +35,9 @@ WINDOW = re.compile(
 )
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
+SETTINGS = re.compile(
+    r"(^|[._])(config|cfg|conf|hparams|hyperparameters|hps|settings|options|opts?)\[", re.IGNORECASE
+)
 START = re.compile(r"start|resume|begin|warm|skip|offset|init|after|from|delay|freeze", re.IGNORECASE)
 OPTION = re.compile(
     r"^(self\.)?(opts?|args?|cfg|config|conf|hparams|hps|hyp|params|flags|options)[.\[]", re.IGNORECASE
@@ -78,6 +82,12 @@ def names_window(text: str) -> bool:
 def names_loader(text: str) -> bool:
     """``train_loader``, ``self.dataloader``, ``train_dl``."""
     return LOADER.search(_last(text)) is not None
+
+
+@lru_cache(maxsize=8192)
+def names_settings(text: str) -> bool:
+    """``config["batch_size"]``."""
+    return SETTINGS.search(text) is not None
 
 
 @lru_cache(maxsize=8192)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from ampcheck import events as ev
 from ampcheck import program as p
@@ -16,7 +17,7 @@ from ampcheck.running import iterators
 from ampcheck.running import values as v
 from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler, names_window
 from ampcheck.trace import Role
 
 __all__ = [
@@ -74,13 +75,24 @@ def build_scheduler(
     `known`: what its `step` does can be told.  Classes of projects have their own ideas, such as to set the rate of the
     optimizer step that follows.
     """
+    args = tuple(args)
     found = tuple(a.id for a in map(role_of, args) if isinstance(a, v.Optimizer))
-    counts = lib.SCHEDULERS.get(cls, "unknown")
+    counts: Literal["updates", "batches", "epochs", "metric", "unknown"] = lib.SCHEDULERS.get(cls, "unknown")
+    if any(_is_multiple_of_window(machine, a) for a in args):
+        counts = "batches"
     name = machine.hint or cls
     role = Role(name, "scheduler", name, known, cls, site=node.site)
     scheduler = v.Scheduler(machine.add_role(role), found, counts)
     machine.emit(ev.Build(site=node.site, kind="scheduler", role=scheduler.id, detail=cls))
     return scheduler
+
+
+def _is_multiple_of_window(machine: Machine, value: v.Value) -> bool:
+    """``max_steps * accumulation_steps``: a schedule of this length is meant to advance on every micro-batch."""
+    if isinstance(value, v.Number):
+        return value.unit.window > 0
+    factors = value.text.split(" * ") if isinstance(value, v.Unknown) else []
+    return len(factors) > 1 and any(f in machine.setting.windows or names_window(f) for f in factors)
 
 
 def build_average(machine: Machine, cls: str, node: p.Node) -> v.Value:

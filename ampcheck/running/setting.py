@@ -26,6 +26,8 @@ class Setting:
     `loops`: the root has a loop over batches after all; `batch_loops`: the loops that turned out to hold a
     backward, although nothing in the code's shape says so, and `outer_loops` those around them.
     `clip_norms`: where norms are taken that clips use.
+    `engaged`: the libraries' engines that differentiate here, by their births (`Machine.births`): an optimizer that is
+    known by name alone is one that such an engine has prepared.
     """
 
     windows: dict[str, int] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Setting:
     models: frozenset[str] = frozenset()
     scaled_tail: str | None = None
     loops: bool = False
+    engaged: set[str] = field(default_factory=set)
     batch_loops: set[Site] = field(default_factory=set)
     clip_norms: set[Site] = field(default_factory=set)
     outer_loops: set[Site] = field(default_factory=set)
@@ -47,6 +50,12 @@ class Setting:
             literal = int(spelling) if spelling.isdigit() else SYMBOLIC
             self.windows[spelling] = literal if 2 <= literal <= LARGEST_LITERAL else SYMBOLIC
         self.declared.setdefault(spelling, set()).add(how)
+
+    def double(self) -> bool:
+        """Run unknown windows as four micro-batches from now on; whether that changes anything."""
+        odd = [s for s, length in self.windows.items() if length == SYMBOLIC and not s.isdigit()]
+        self.windows.update(dict.fromkeys(odd, SYMBOLIC + 1))
+        return bool(odd)
 
     def label(self, spelling: str, name: str) -> None:
         """A literal that a constant of this name stands for is a window's length."""

@@ -15,7 +15,11 @@ def trace_of(machine: Machine, root: str) -> Trace:
     """The trace of a run, as it stands."""
     nowhere = Site(machine.module.path, 1, 1, 1, 1)
     roles = {r.id: r for r in machine.setting.optimizers} | machine.roles
-    choices = tuple(Guard(text, holds, nowhere) for text, holds in machine.choices.invariant.items())
+    doubtful = machine.choices.doubtful
+    choices = tuple(
+        Guard(text, holds, nowhere, doubtful=text in doubtful)
+        for text, holds in machine.choices.invariant.items()
+    )
     deviation = machine.choices.deviation
     if deviation is not None and deviation.text in machine.choices.varying:
         atom = machine.choices.varying[deviation.text]

@@ -79,7 +79,7 @@ def _decide(
         raise MustFork
     holds = machine.choices.decide(atom, max(machine.tick, 0), setting.length)
     boundary = bool(atom.modulus) and atom.modulus in setting.windows
-    guard = Guard(atom.text, holds, site, atom.varying, boundary, atom.finite, atom.skip)
+    guard = Guard(atom.text, holds, site, atom.varying, boundary, atom.finite, atom.skip, atom.doubtful)
     if atom.modulus:
         machine.moduli[guard] = atom.modulus
     return holds != atom.negated, [guard]

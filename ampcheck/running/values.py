@@ -102,7 +102,8 @@ class Number(Value):
 class Atom(Value):
     """A test that cannot be computed: decided when a run first asks, see `ampcheck.running.choices`.
 
-    `usual` is how it comes out in an uneventful run.  `modulus` names the unknown window of a test like ``i % n == 0``,
+    `usual` is how it comes out in an uneventful run; nothing certain may rest on how a `doubtful` one does.
+    `modulus` names the unknown window of a test like ``i % n == 0``,
     `group` an expression whose equality tests exclude each other; a `monotone` test changes once at most.
     """
 
@@ -115,6 +116,7 @@ class Atom(Value):
     negated: bool = False
     group: tuple[str, Any] | None = None
     monotone: bool = False
+    doubtful: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -307,7 +309,7 @@ class Scheduler(Value):
 
     id: str
     optimizers: tuple[str, ...] = ()
-    counts: Literal["updates", "epochs", "metric", "unknown"] = "unknown"
+    counts: Literal["updates", "batches", "epochs", "metric", "unknown"] = "unknown"
 
 
 @dataclass(slots=True, eq=False, repr=False)

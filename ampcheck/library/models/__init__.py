@@ -27,6 +27,7 @@ LIBRARIES: dict[str, str] = {
     "pytorch_lightning": "lightning",
     "timm": "timm",
     "torch_xla": "torch_xla",
+    "transformers": "transformers",
 }
 
 # Engines that are known by what everybody calls them, where nothing shows how they were built.

@@ -36,7 +36,7 @@ def initialize(
     return models, optimizers
 
 
-class scale_loss:  # noqa: N801
+class scale_loss:
     """The context manager; its value is the scaled loss."""
 
     def __init__(

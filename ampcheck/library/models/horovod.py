@@ -10,7 +10,7 @@ Read from source: nothing of it is run in a test.  Left out: compression, Adasum
 import torch
 
 
-def DistributedOptimizer(  # noqa: N802
+def DistributedOptimizer(
     optimizer,
     named_parameters=None,
     compression=None,
