@@ -325,11 +325,6 @@ def precision(
     return Item(event)
 
 
-def engine_call(library: str, call: str, *roles: str) -> Item:
-    """A library's engine is called."""
-    return Item(ev.EngineCall(library=library, call=call, roles=roles, site=_site()))
-
-
 def escape(*roles: str, into: str = "unseen") -> Item:
     """Roles are handed to code that cannot be seen."""
     return Item(ev.Escape(roles=roles, into=into, site=_site()))
