@@ -54,7 +54,7 @@ def count_of(machine: Machine, value: v.Value, outer: bool) -> int:
         case v.Items(kind="items", items=items):
             return len(items)
         case v.Items(kind="slice", inner=inner, length=int(length)):
-            return min(_length(machine, inner[0], outer), length)
+            return min(count_of(machine, inner[0], outer), length)
         case v.Items(kind="enumerate", inner=inner):
             return count_of(machine, inner[0], outer)
         case v.Items(kind="zip", inner=inner) if inner:
