@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ampcheck.boundaries import is_ambiguous_literal, length
@@ -9,6 +10,12 @@ from ampcheck.events import Backward, Edit
 from ampcheck.rule import Rule, Violation
 from ampcheck.trace import Trace, Window
 from ampcheck.windows import are_known, name, next_step, once_per_site, story
+
+# Factors that may make up for a division; the weight of a loss does not.
+_COUNTS = re.compile(
+    r"num|count|len|size|token|item|batch|step|total|accum|micro|world|sum|mean|factor|scale|reduc|norm",
+    re.IGNORECASE,
+)
 
 
 class LossDividedTwice(Rule):
@@ -61,7 +68,8 @@ class LossDividedTwice(Rule):
                     record.index,
                     f"the loss is divided by {window.text} twice before this backward",
                     story(trace, *(next_step(trace, record.index, o) for o in backward.reaches)),
-                    certain=not is_ambiguous_literal(window) and not any(unit.other for unit in twice),
+                    certain=not is_ambiguous_literal(window)
+                    and not any(_COUNTS.search(factor) for unit in twice for factor in unit.other),
                     predicts="1/K",
                 )
 

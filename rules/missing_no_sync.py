@@ -9,7 +9,7 @@ from ampcheck.events import EngineCall
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import own_micros, spans
 from ampcheck.syncing import passes, reduces
-from ampcheck.trace import Trace
+from ampcheck.trace import Record, Trace
 from ampcheck.windows import name, once_per_site, story
 
 
@@ -82,7 +82,7 @@ class MissingNoSync(Rule):
                     first.index,
                     f"{name(trace, model)} reduces its gradients on each micro-batch of a window of "
                     f"{trace.window.text if trace.window else 'K'}; only the last one needs to",
-                    story(trace, span.backwards[-1][0], span.step),
+                    story(trace, _entry(trace, first), span.backwards[-1][0], span.step),
                     certain=not _is_up_to_launcher(trace, model),
                     predicts="K",
                 )
@@ -95,3 +95,11 @@ def _is_up_to_launcher(trace: Trace, model: str) -> bool:
     if role is None or role.engine != "accelerate" or role.detail != "ddp":
         return False
     return not any(call.call == "accumulate" for _, call in trace.of(EngineCall))
+
+
+def _entry(trace: Trace, backward: Record) -> Record | None:
+    """Where the micro-batch of a backward entered Accelerate's `accumulate`, which should have held it back."""
+    entries = [
+        r for r, call in trace.of(EngineCall) if call.call == "accumulate" and r.index < backward.index
+    ]
+    return entries[-1] if entries and entries[-1].iteration == backward.iteration else None

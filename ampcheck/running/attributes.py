@@ -287,8 +287,8 @@ def item(machine: Machine, value: v.Value, index: v.Value, text: str, node: p.Ex
             if key.value in entries:
                 found = entries[key.value]
                 # A number in a configuration is as good as any other, as one that arguments default to.
-                open_to_change = names_settings(text) and not p.Program.is_model(node.site.path)
-                return v.Unknown(text) if isinstance(found, v.Number) and open_to_change else found
+                is_setting = names_settings(text) and not machine.program.is_model(node.site.path)
+                return v.Unknown(text) if isinstance(found, v.Number) and is_setting else found
         case v.DictValue(items=entries) if len(entries) == 1 and isinstance(
             index, (v.Parameters, v.Gradient)
         ):
