@@ -33,14 +33,15 @@ class Choices:
     script: tuple[bool, ...] = ()
     deviation: Deviation | None = None
     taken: list[bool] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     invariant: dict[str, bool] = field(default_factory=dict)
     varying: dict[str, Atom] = field(default_factory=dict)
     groups: dict[str, object] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
 
-    def suppose(self, atom: Atom, holds: bool) -> bool:
+    def suppose(self, text: str, holds: bool) -> None:
         """An option without its other way: nothing can be learnt from a run that refuses its arguments."""
-        return self.invariant.setdefault(atom.text, holds)
+        self.invariant.setdefault(text, holds)
 
     def decide(self, atom: Atom, tick: int, window: int) -> bool:
         """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length."""
@@ -54,6 +55,7 @@ class Choices:
             position = len(self.taken)
             known = self.script[position] if position < len(self.script) else atom.usual
             self.taken.append(known)
+            self.asked.append(atom.text)
         if atom.doubtful:
             self.doubtful.add(atom.text)
         if atom.group is not None and known:

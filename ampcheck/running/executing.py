@@ -15,7 +15,8 @@ from ampcheck.running.looping import bind_target
 from ampcheck.running.loops import run_for, run_while
 from ampcheck.running.machine import Infeasible, Machine, Signal
 from ampcheck.running.picking import picks_parameters
-from ampcheck.running.truth import atoms_of, is_decided, truth
+from ampcheck.running.truth import atoms_of, is_decided, suppose, truth
+from ampcheck.trace import Guard
 
 __all__ = ["execute"]
 
@@ -45,9 +46,9 @@ def _if(machine: Machine, node: p.If) -> None:
     leaning = None if body_leaves == else_leaves else else_leaves
     if _raises(node.body) != _raises(node.orelse):
         leaning = _raises(node.orelse)  # ``elif kind == "b": return b`` before ``else: raise``
-    refuses = len(node.body) == 1 and _raises(node.body) and not node.orelse
-    if refuses and isinstance(test, v.Atom) and not test.varying and machine.trial is None:
-        machine.choices.suppose(test, test.negated)
+    refuses = _refuses(node.body) or _refuses(node.orelse)
+    if refuses and machine.trial is None:
+        suppose(machine, test, _refuses(node.orelse))
     holds, guards = truth(machine, test, node.test.site, machine.text(node.test), leaning)
     if node in machine.layout.gates and any(g.boundary for g in guards):
         # Said of the code, not of this run: the test may never hold in it.
@@ -55,13 +56,24 @@ def _if(machine: Machine, node: p.If) -> None:
             declared.add("step")
     body = node.body if holds else node.orelse
     size = len(machine.guards)
-    machine.guards += guards
+    if not (refuses and _are_settled(guards)):
+        machine.guards += guards
     machine.execute(body)
     # After ``if test: continue`` the rest of the iteration depends on the test too.
     if not (guards and (body_leaves or else_leaves)):
         del machine.guards[size:]
     if not (body_leaves or else_leaves):
         machine.picked = picked
+
+
+def _refuses(body: tuple[p.Stmt, ...]) -> bool:
+    """Whether a block only refuses to go on; what it prepares for that is of no interest."""
+    return _raises(body) and all(isinstance(s, (p.Raise, p.ExprStmt, p.Assign)) for s in body)
+
+
+def _are_settled(guards: list[Guard]) -> bool:
+    """Whether nothing in a test differs between micro-batches."""
+    return not any(guard.varying or guard.boundary for guard in guards)
 
 
 def _raises(body: tuple[p.Stmt, ...]) -> bool:

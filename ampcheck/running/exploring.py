@@ -174,7 +174,7 @@ class _Exploring:
                 return
             signature = _signature(trace)
             news = signature is None or signature != plan.parent
-            texts = list(choices.invariant)
+            texts = choices.asked
             if trace is None:
                 pending += _retreats(plan, choices)
                 continue

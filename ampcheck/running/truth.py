@@ -11,7 +11,7 @@ from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.machine import Machine, MustFork
 from ampcheck.trace import Guard
 
-__all__ = ["atoms_of", "is_decided", "truth"]
+__all__ = ["atoms_of", "is_decided", "suppose", "truth"]
 
 
 def truth(
@@ -83,6 +83,20 @@ def _decide(
     if atom.modulus:
         machine.moduli[guard] = atom.modulus
     return holds != atom.negated, [guard]
+
+
+def suppose(machine: Machine, test: v.Value, holds: bool) -> None:
+    """Take a test to come out in one way, as far as that settles what it consists of."""
+    match test:
+        case v.Atom(varying=False, text=text, negated=negated):
+            machine.choices.suppose(text, holds != negated)
+        case v.Unknown(role=None, varying=False, flow=None, text=text, modulus=""):
+            machine.choices.suppose(text, holds)
+        case v.Formula(op="not", left=left):
+            suppose(machine, left, not holds)
+        case v.Formula(op=op, left=left, right=right) if right is not None and holds == (op == "and"):
+            suppose(machine, left, holds)
+            suppose(machine, right, holds)
 
 
 def atoms_of(value: v.Value) -> list[v.Atom]:
