@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 
@@ -84,6 +85,12 @@ class WindowOffByOne(Rule):
                 f"`{boundary.text}` lets {name(trace, optimizer)} step first after {count}, "
                 f"then after {window.text}",
                 story(trace, first.backwards[0][0], second.backwards[-1][0], second.step),
+                certain=not _counts_since_step(boundary.text),
                 predicts=f"{size}, K, K",
                 site=boundary.site,
             )
+
+
+def _counts_since_step(test: str) -> bool:
+    """``count - last_step >= K``: one window is another at most, where a run resumes; the next is whole again."""
+    return "%" not in test and re.search(r"[<>]", test) is not None

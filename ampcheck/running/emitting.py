@@ -228,8 +228,12 @@ def _note_batches(machine: Machine) -> None:
 def _note_loops(machine: Machine) -> None:
     """A backward inside ``for _ in range(k)``: the loop declares a window where k is one, or is called like one."""
     for window in machine.loops:
-        if window in machine.setting.windows or (window and (names_window(window) or " // " in window)):
+        if window in machine.setting.windows or (window and names_window(window)):
             machine.setting.add_window(window, "loop")
+    innermost = machine.loops[-1] if machine.loops else ""
+    # ``range(batch_size // micro)``; the windows of an epoch (``range(len(loader) // k)``) are no window.
+    if " // " in innermost and not innermost.startswith("len("):
+        machine.setting.add_window(innermost, "loop")
 
 
 def _edited(machine: Machine, result: v.Value, node: p.Node, by: str) -> None:

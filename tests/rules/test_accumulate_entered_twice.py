@@ -15,7 +15,7 @@ def entering(times: int, window: int = 4) -> Trace:
         at = boundary((times * (i + 1)) % window == 0)
         return [*[ENTER] * times, backward(divided=True), *when(at, step(), update(), zero())]
 
-    return trace(loop(body), window=window, roles=[OWNED])
+    return trace(loop(body, length=2 * window), window=window, roles=[OWNED])
 
 
 def found(one: Trace) -> list[str]:

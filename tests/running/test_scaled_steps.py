@@ -54,7 +54,7 @@ def test_results_that_are_not() -> None:
 
 
 EPOCH = """
-    def train_one_epoch(model, loader, optimizer, {argument}):
+    def train(model, loader, optimizer, {argument}):
         scaler = GradScaler("cuda")
         for x, y in loader:
             optimizer.zero_grad()
