@@ -7,6 +7,7 @@ Names decide, without regard to scope or flow.  The outline is what `ampcheck.lo
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ampcheck.lowering.piece import Piece
@@ -86,14 +87,15 @@ def _piece(statement: ast.stmt) -> Piece:
     bound: set[str] = set()
     used: set[str] = set()
     steps = False
-    for node in ast.walk(statement):
+    for node in _walk(statement):
         if isinstance(node, ast.Name):
             (bound if isinstance(node.ctx, ast.Store) else used).add(node.id)
         elif isinstance(node, ast.Attribute):
             used.add(node.attr)
             steps = steps or node.attr == "grad"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            steps = steps or node.func.attr == "step"
+            # A diffusion's sampler is stepped with what it denoises.
+            steps = steps or (node.func.attr == "step" and len(node.args) <= 2)
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             bound = {name}
@@ -104,3 +106,18 @@ def _piece(statement: ast.stmt) -> Piece:
                 if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
             }
     return Piece(statement, frozenset(bound), frozenset(used), steps)
+
+
+def _walk(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The nodes of a statement, annotations left out: they name what something is, not what is done with it."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        yield node
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns"):
+                continue
+            if isinstance(value, ast.AST):
+                stack.append(value)
+            elif isinstance(value, list):
+                stack += [item for item in value if isinstance(item, ast.AST)]

@@ -7,7 +7,7 @@ import ast
 from ampcheck.lowering.names import EVENT_NAMES
 from ampcheck.lowering.piece import Piece
 
-__all__ = ["bases_of", "contributes", "is_mute", "own_attributes", "tells"]
+__all__ = ["TELLING", "bases_of", "contributes", "is_mute", "own_attributes", "tells"]
 
 # What makes a definition part of a step; the other event names are everyday words.
 TELLING = EVENT_NAMES - set(

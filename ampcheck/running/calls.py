@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ampcheck import events as ev
 from ampcheck import program as p
 from ampcheck.running import roles
@@ -42,6 +44,8 @@ def call_value(
                 if result is not None
                 else call_unseen(machine, f"{text_of(receiver)}.{name}", given, node, receiver)
             )
+        case v.Function(node=inner) | v.Bound(function=v.Function(node=inner)) if _is_beside(machine, inner):
+            return call_unseen(machine, machine.text(node), given, node, callee, harmless=True)
         case v.Function():
             return call_function(machine, callee, args, kwargs, node)
         case v.Bound(function=function, self=this):
@@ -127,4 +131,20 @@ def _call_instance(machine: Machine, instance: v.Instance, given: Arguments, nod
     return call_model(machine, model, given, node)
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------
+# --- other modules' functions -------------------------------------------------------------------------------------
+
+# Up to this size, a function is run whatever it does: a boundary's test, a loss.
+SMALL = 120
+
+
+@lru_cache(maxsize=4096)
+def _is_small(function: p.FunctionDef) -> bool:
+    return sum(1 for _ in p.walk(*function.body)) <= SMALL
+
+
+def _is_beside(machine: Machine, function: p.FunctionDef | p.Lambda) -> bool:
+    """Whether a function of another module has nothing to do with a step: it loads data, draws, writes logs."""
+    if isinstance(function, p.Lambda) or function in machine.layout.telling:
+        return False
+    path = function.site.path
+    return path != machine.module.path and not machine.program.is_model(path) and not _is_small(function)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ampcheck import program as p
 from ampcheck.events import Site
 from ampcheck.lowering.names import EVENT_NAMES
+from ampcheck.lowering.telling import TELLING
 from ampcheck.running.callgraph import CallGraph, callees, mentions
 from ampcheck.running.inheriting import ancestors
 
@@ -60,7 +61,8 @@ class Layout:
     `relays`: functions that hold no event themselves, with those that they call which do;
     `inherited`: loops that classes of this file inherit, and whose hooks they define;
     `classes`: the class that a method belongs to; `looping`: functions with a loop around a backward;
-    `eventful`: functions that mention an event, or call one that does; `yielding`: loops with a yield in them;
+    `eventful`: functions that mention an event, or call one that does; `telling`: those where it is no everyday word;
+    `yielding`: loops with a yield in them;
     `gated`: loops with a gate in them;
     `holding`: top-level statements that themselves run part of a step; `module_holds`: some of them are the file's own.
     """
@@ -79,6 +81,7 @@ class Layout:
     classes: dict[p.FunctionDef, p.ClassDef] = field(default_factory=dict)
     looping: set[p.Node] = field(default_factory=set)
     eventful: set[p.Node] = field(default_factory=set)
+    telling: set[p.FunctionDef] = field(default_factory=set)
     yielding: set[p.Node] = field(default_factory=set)
     gated: set[p.Node] = field(default_factory=set)
     holding: set[p.Node] = field(default_factory=set)
@@ -155,6 +158,7 @@ class _Loops:
         self.layout = layout
         self.backwards = graph.names_of(graph.with_callers(graph.mentioning(BACKWARD)))
         layout.eventful = set(graph.with_callers(graph.mentioning(EVENT_NAMES)))
+        layout.telling = graph.with_callers(graph.mentioning(TELLING | {"grad"}) | _stepping(graph))
         self.eventful = graph.names_of(graph.with_callers(graph.mentioning(EVENT_NAMES)))
         own = {f for f in graph.functions if any(self._differentiates(n) for n in _loops(f.body))}
         layout.looping = set(graph.with_callers(own))
@@ -177,6 +181,15 @@ class _Loops:
                 layout.batches.add(loop)
             elif not (mentions(*loop.body) & EVENT_NAMES or callees(*loop.body) & self.eventful):
                 layout.idle.add(loop)
+
+
+def _stepping(graph: CallGraph) -> set[p.FunctionDef]:
+    """The functions that step something."""
+    return {f for f in graph.functions if any(_calls_step(n) for n in p.walk(*f.body))}
+
+
+def _calls_step(node: p.Node) -> bool:
+    return isinstance(node, p.Call) and isinstance(node.func, p.Attribute) and node.func.attr == "step"
 
 
 def _find_distant(graph: CallGraph, layout: Layout) -> None:

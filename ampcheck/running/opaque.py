@@ -63,8 +63,10 @@ def flow_through(machine: Machine, given: Arguments) -> v.Flow:
     return flow or v.Flow(detached=bool(machine.no_grad))
 
 
-def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, callee: v.Value) -> v.Value:
-    """A call that cannot be seen into."""
+def call_unseen(
+    machine: Machine, name: str, given: Arguments, node: p.Expr, callee: v.Value, harmless: bool = False
+) -> v.Value:
+    """A call that cannot be seen into, or need not (`harmless`: it is known to leave gradients alone)."""
     last = name.rsplit(".", 1)[-1]
     if isinstance(callee, v.Unknown) and "reduction" in callee.attributes:
         averaged = replace(
@@ -90,7 +92,7 @@ def call_unseen(machine: Machine, name: str, given: Arguments, node: p.Expr, cal
     if built is not None:
         return built
     emitting.may_freeze(machine, given.all, last, node)
-    if not _is_harmless(last):
+    if not harmless and not _is_harmless(last):
         emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
     text = machine.text(node)
     arguments = ", ".join(
