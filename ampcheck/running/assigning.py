@@ -87,7 +87,7 @@ def _is_computed(value: v.Value) -> TypeGuard[v.Unknown]:
     return (
         isinstance(value, v.Unknown)
         and value.role is None
-        and not value.text.isidentifier()
+        and not all(part.isidentifier() for part in value.text.split("."))
         and not value.argument
     )
 

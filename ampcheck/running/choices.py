@@ -43,11 +43,14 @@ class Choices:
         """An option without its other way: nothing can be learnt from a run that refuses its arguments."""
         self.invariant.setdefault(text, holds)
 
-    def decide(self, atom: Atom, tick: int, window: int) -> bool:
-        """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length."""
+    def decide(self, atom: Atom, tick: int, window: int, key: str = "") -> bool:
+        """How a test comes out in an iteration over batches (numbered from 0), with windows of the given length.
+
+        A varying test is known by its text, or by a `key` where the same text does not mean the same quantity.
+        """
         if atom.varying:
-            known_atom = self.varying.setdefault(atom.text, atom)
-            return known_atom.usual != self._deviates(atom.text, tick, window)
+            known_atom = self.varying.setdefault(key or atom.text, atom)
+            return known_atom.usual != self._deviates(key or atom.text, tick, window)
         known = self.invariant.get(atom.text)
         if known is None:
             known = self._excluded(atom)

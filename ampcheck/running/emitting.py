@@ -377,7 +377,9 @@ def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int
     trained on every fifth batch has its backward under the same guard.
     """
     setting = machine.setting
-    for guard in machine.guards:
+    is_model = machine.program.is_model
+    counts = [g for g in machine.guards if is_model(g.site.path) and (g.boundary or g in machine.moduli)]
+    for guard in counts or machine.guards:  # an engine counts by itself, whatever its call depends on
         modulus = machine.moduli.get(guard)
         if modulus is None:
             if guard.boundary:

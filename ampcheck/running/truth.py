@@ -77,7 +77,9 @@ def _decide(
     # Varying tests inside a trial differ by micro-batch; invariant ones that are settled need no fork.
     if machine.trial is not None and (atom.varying or atom.text not in machine.choices.invariant):
         raise MustFork
-    holds = machine.choices.decide(atom, max(machine.tick, 0), setting.length)
+    # Norms that are taken at two places are two numbers.
+    key = f"{atom.text} ({site.line}:{site.column})" if "the gradients" in atom.text else ""
+    holds = machine.choices.decide(atom, max(machine.tick, 0), setting.length, key)
     boundary = bool(atom.modulus) and atom.modulus in setting.windows
     guard = Guard(atom.text, holds, site, atom.varying, boundary, atom.finite, atom.skip, atom.doubtful)
     if atom.modulus:
