@@ -29,6 +29,10 @@ from ampcheck.verdict import findings_of
 __all__ = ["Options", "check_paths", "python_files", "traces_of"]
 
 
+# A file that only imports the one in question is explored less widely.
+FEWER_RUNS = 128
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What to report: codes selected and ignored, and whether possible findings are shown.
@@ -106,10 +110,10 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     return (*declared, *exploration.traces)
 
 
-def _analyse(source: Source, project: Project) -> tuple[list[Trace], Exploration]:
+def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = project.program(source)
-    found = explore(program)
+    found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
     declared = [*_declarations(program.main), *internals_of(source)]
@@ -133,7 +137,7 @@ class _Session:
         self.checked = checked
         self.project = Project()
         self.importers = Importers(self.project)
-        self._found: dict[str, tuple[list[Finding], Exploration]] = {}
+        self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 
     def check(self, path: str) -> _Checked:
         """One file's findings, and why it could not be analysed."""
@@ -165,14 +169,16 @@ class _Session:
     def _elsewhere(self, importer: str) -> list[Finding]:
         """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
         try:
-            return self._findings(decode(importer, read_bytes(importer)))[0]
+            return self._findings(decode(importer, read_bytes(importer)), FEWER_RUNS)[0]
         except Exception:
             return []
 
-    def _findings(self, source: Source) -> tuple[list[Finding], Exploration]:
-        key = os.path.normpath(source.path)
+    def _findings(self, source: Source, most: int | None = None) -> tuple[list[Finding], Exploration]:
+        key = os.path.normpath(source.path), most
+        if key not in self._found and (key[0], None) in self._found:
+            key = key[0], None  # its own turn has come already
         if key not in self._found:
-            declared, exploration = _analyse(source, self.project)
+            declared, exploration = _analyse(source, self.project, most)
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration

@@ -14,6 +14,9 @@ from dataclasses import replace
 from ampcheck.events import Site
 from ampcheck.finding import Finding
 
+# What the loop does wrong, whichever helper's line it shows at.
+OF_LOOPS = frozenset({"loss-not-divided", "missing-no-sync"})
+
 __all__ = ["merged", "own", "placed"]
 
 
@@ -21,8 +24,12 @@ def placed(findings: Iterable[Finding], path: str, checked: Collection[str]) -> 
     """The findings of a file's own runs, those of other files moved to the call that leads there."""
     found = []
     for finding in findings:
-        if finding.site.path == path:
+        home = _home(finding)
+        if finding.site.path == path and home == path:
             found.append(finding)
+        elif home == path and finding.name in OF_LOOPS:
+            call = _call(finding, path)
+            found.append(finding if call is None else replace(finding, site=call))
         elif os.path.normpath(finding.site.path) not in checked:
             call = _call(finding, path)
             if call is not None:
@@ -36,8 +43,19 @@ def own(findings: Iterable[Finding], path: str) -> list[Finding]:
     return [
         replace(finding, site=replace(finding.site, path=path))
         for finding in findings
-        if os.path.normpath(finding.site.path) == home
+        if os.path.normpath(finding.site.path) == home == os.path.normpath(_home(finding))
     ]
+
+
+def _home(finding: Finding) -> str:
+    """The file that a fault belongs to: that of its event, or of the loop, or the boundary's test, that is to blame."""
+    if finding.name not in OF_LOOPS or finding.witness is None:
+        return finding.site.path
+    trace = finding.witness.trace
+    records = [trace.records[i] for i in (finding.witness.record, *finding.witness.steps)]
+    tests = [guard.site.path for record in records for guard in record.guards if guard.boundary]
+    loop = records[0].loop
+    return tests[-1] if tests else loop.path if loop and not loop.path.startswith("<") else finding.site.path
 
 
 def _call(finding: Finding, path: str) -> Site | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ampcheck.events import Backward, Unscale
 from ampcheck.precedence import added_to_unscaled
 from ampcheck.rule import Rule, Violation
+from ampcheck.spans import is_stray
 from ampcheck.trace import Trace
 from ampcheck.windows import (
     are_known,
@@ -92,6 +93,8 @@ class UnscaleInsideWindow(Rule):
                 if r.index > backward.index and again.optimizer == optimizer
             ]
             step = next_step(trace, record.index, optimizer)
+            if step is not None and all(is_stray(trace, c, optimizer, step) for c in first):
+                continue  # AMP317: what another optimizer's loss has left there should not be there at all
             yield Violation(
                 record.index,
                 f"gradients of {name(trace, optimizer)} are unscaled inside their window: the next backward adds "

@@ -52,8 +52,8 @@ class Exploration:
     truncations: list[Truncation] = field(default_factory=list)
 
 
-def explore(program: p.Program) -> Exploration:
-    """Run every root of a program."""
+def explore(program: p.Program, most: int | None = None) -> Exploration:
+    """Run every root of a program, each at most so many times."""
     layout = lay_out(program)
     result = Exploration()
     entered: set[p.Node] = set()
@@ -67,7 +67,7 @@ def explore(program: p.Program) -> Exploration:
             continue  # another way in: what it leads to was run
         if _is_driven(root) and root.cls is not None and not entered.isdisjoint(root.cls.body):
             continue  # a trainer that can be seen has run the class already, with its own settings
-        entered |= _Exploring(program, layout, root, result).run()
+        entered |= _Exploring(program, layout, root, result, most or MAX_RUNS).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)
         result.truncations.append(Truncation("its imports", nowhere, program.missing))
@@ -120,7 +120,10 @@ def _signature(trace: Trace | None) -> Signature | None:
 class _Exploring:
     """One root's exploration."""
 
-    def __init__(self, program: p.Program, layout: Layout, root: Root, result: Exploration) -> None:
+    def __init__(
+        self, program: p.Program, layout: Layout, root: Root, result: Exploration, most: int
+    ) -> None:
+        self.most = most
         self.program = program
         self.layout = layout
         self.root = root
@@ -159,9 +162,9 @@ class _Exploring:
         for count in itertools.count():
             if not pending:
                 return
-            if count >= MAX_RUNS:
+            if count >= self.most:
                 self._truncate(
-                    f"more than {MAX_RUNS} combinations of its options: {len(pending)} not explored"
+                    f"more than {self.most} combinations of its options: {len(pending)} not explored"
                 )
                 return
             plan = pending.pop(0)
