@@ -69,7 +69,7 @@ class LossDividedTwice(Rule):
                     f"the loss is divided by {window.text} twice before this backward",
                     story(trace, *(next_step(trace, record.index, o) for o in backward.reaches)),
                     certain=not is_ambiguous_literal(window)
-                    and not any(_COUNTS.search(factor) for unit in twice for factor in unit.other),
+                    and any(not any(map(_COUNTS.search, unit.other)) for unit in twice),
                     predicts="1/K",
                 )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampcheck.events import Backward, Unscale
+from ampcheck.events import Backward, Step, Unscale
 from ampcheck.precedence import added_to_unscaled
 from ampcheck.rule import Rule, Violation
 from ampcheck.spans import is_stray
-from ampcheck.trace import Trace
+from ampcheck.trace import Record, Trace
 from ampcheck.windows import (
     are_known,
     escapes_between,
@@ -107,7 +107,21 @@ class UnscaleInsideWindow(Rule):
                     step,
                     next_update(trace, step.index if step else record.index, unscale.scaler),
                 ),
-                certain=are_known(trace, unscale.scaler)
+                certain=not _is_for_another(trace, record, backward)
+                and are_known(trace, unscale.scaler)
                 and optimizer not in backward.event.assumed
                 and not any(c.assumed for c in first),
             )
+
+
+def _is_for_another(trace: Trace, record: Record, backward: Record) -> bool:
+    """Whether one call unscales several optimizers for the step of another: what this one holds is left over there."""
+    together = {
+        event.optimizer
+        for r, event in trace.of(Unscale)
+        if event.site == record.event.site and r.calls == record.calls and r.event != record.event
+    }
+    return any(
+        isinstance(r.event, Step) and r.event.optimizer in together
+        for r in trace.between(record.index, backward.index)
+    )
