@@ -150,7 +150,7 @@ class _Session:
             source = decode(path, data)
             cells = source.cells
             findings, exploration = self._findings(source)
-            found = placed(findings, path, self.checked)
+            found = placed(findings, path, self._judged(findings))
             for importer in self.importers.of(path):
                 found += own(self._elsewhere(importer), path)
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
@@ -165,6 +165,11 @@ class _Session:
             message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
             found = _about_analysis(rules, "AMP903", path, message)
             return _Checked(found, [Failure(path, message)], cells)
+
+    def _judged(self, findings: Sequence[Finding]) -> set[str]:
+        """The files in which findings lie and that are checked themselves; one without a word of training is not."""
+        files = {os.path.normpath(finding.site.path) for finding in findings} & self.checked
+        return {file for file in files if passes_gate(read_bytes(file))}
 
     def _elsewhere(self, importer: str) -> list[Finding]:
         """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""

@@ -24,6 +24,7 @@ __all__ = [
     "OWN_BACKWARDS",
     "WIPED",
     "bypassed",
+    "counted_twice",
     "engine_of",
     "gated_steps",
     "in_hooks",
@@ -67,8 +68,13 @@ def is_engine_backward(trace: Trace, record: Record) -> bool:
 
 
 def bypassed(trace: Trace) -> Iterator[tuple[Record, str]]:
-    """The plain backwards into optimizers whose engine has a backward of its own, with the optimizer."""
+    """The plain backwards into optimizers whose engine has a backward of its own, with the optimizer.
+
+    A function that finds gradients does not know how they were made.
+    """
     for record, backward in trace.of(Backward):
+        if backward.found:
+            continue
         for owner in backward.reaches:
             if needs_own_backward(engine_of(trace, owner)) and not is_engine_backward(trace, record):
                 yield record, owner
@@ -116,3 +122,14 @@ def gated_steps(trace: Trace) -> Iterator[tuple[Record, tuple[Record, ...]]]:
             gated = any((g.varying or g.boundary) and g.text not in tests for g in record.guards)
             if gated and len({r.micro for r in waiting}) > 1:
                 yield record, waiting
+
+
+def counted_twice(trace: Trace) -> Iterator[tuple[Record, Record, str]]:
+    """Two steps of an engine that counts them, with no backward between them; the engine's optimizer."""
+    last: Record | None = None
+    for record, call in trace.of(EngineCall):
+        if call.library != "deepspeed" or call.call not in ("backward", "counted step"):
+            continue
+        if call.call == "counted step" and last is not None and last.iteration == record.iteration:
+            yield last, record, call.roles[-1]
+        last = record if call.call == "counted step" else None

@@ -154,7 +154,7 @@ class Backward(Event):
     `assumed` names those owners that are reached only as far as one can tell (several optimizers, and a loss
     whose origin is unknown).  `synced` is false inside ``no_sync`` or with a hand-written switch off.
     `micro` numbers the micro-batch within the run, from 0.  `autocast` is that which the backward itself runs under,
-    as for a `Forward`.
+    as for a `Forward`.  `found`: stands for one that the caller made of a function that only holds the rest of a step.
     """
 
     loss: Loss
@@ -163,6 +163,7 @@ class Backward(Event):
     assumed: tuple[str, ...] = ()
     synced: bool = True
     autocast: str = ""
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ __all__ = [
     "With",
     "Yield",
     "children",
+    "is_record",
     "walk",
 ]
 
@@ -485,3 +486,11 @@ def walk(*roots: Node) -> Iterator[Node]:
         node = stack.pop()
         yield node
         stack.extend(reversed(list(children(node))))
+
+
+def is_record(cls: ClassDef) -> bool:
+    """Whether a class's annotated names are the parameters of an `__init__` that nobody writes."""
+    makers = [d.func if isinstance(d, Call) else d for d in cls.decorators]
+    names = {d.id if isinstance(d, Name) else d.attr for d in makers if isinstance(d, Name | Attribute)}
+    bases = {b.id if isinstance(b, Name) else b.attr for b in cls.bases if isinstance(b, Name | Attribute)}
+    return bool(names & {"dataclass", "define", "frozen", "attrs"}) or "NamedTuple" in bases

@@ -21,7 +21,7 @@ __all__ = ["Source", "Unreadable", "decode", "passes_gate", "read_bytes"]
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (
     *(b"backward", b"GradScaler", b"zero_grad", b"clip_grad", b".amp"),
-    *(b"TrainingArguments", b"zero_optimization", b"compute_loss", b"TrainerCallback"),
+    *(b"NativeScaler", b"TrainingArguments", b"zero_optimization", b"compute_loss", b"TrainerCallback"),
 )
 NOTEBOOK = ".ipynb"
 LARGEST = 8 * 2**20

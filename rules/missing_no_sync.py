@@ -70,7 +70,7 @@ class MissingNoSync(Rule):
                     span.step is None
                     or not span.backwards
                     or not wasteful
-                    or len(own_micros(trace, span)) < 2
+                    or len(own_micros(trace, span).intersection(span.micros)) < 2
                 ):
                     continue
                 if not is_sure(span.step.before.buffer(optimizer)):

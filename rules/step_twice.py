@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ampcheck.engines import counted_twice
 from ampcheck.events import Step
 from ampcheck.precedence import repeated_step
 from ampcheck.rule import Rule, Violation
@@ -24,12 +25,14 @@ class StepTwice(Rule):
     """An optimizer is stepped twice on one window.
 
     ## What it does
-    Finds a second step of an optimizer on the same gradients, scaled, raw, or one of each; and `scaler.step` on
-    every micro-batch of a window whose `update` waits for the boundary.
+    Finds a second step of an optimizer on the same gradients, scaled, raw, or one of each; `scaler.step` on
+    every micro-batch of a window whose `update` waits for the boundary; and a second `engine.step()` for one
+    backward of a DeepSpeed engine that counts micro-batches.
 
     ## Why is this bad
     torch raises at a second `scaler.step` before `update`. A raw and a scaled step are both taken: the parameters
-    move by (1 + S)·g where the raw one comes first, by 2·g where it comes second.
+    move by (1 + S)·g where the raw one comes first, by 2·g where it comes second. An engine counts its steps: called
+    twice, it takes half a window for a whole one, divided by K.
 
     ## Example
     ```python
@@ -65,6 +68,17 @@ class StepTwice(Rule):
     def check(self, trace: Trace) -> Iterator[Violation]:
         """Yield the second steps on one window."""
         yield from once_per_site(trace, self._violations(trace))
+        yield from once_per_site(trace, self._counted(trace))
+
+    def _counted(self, trace: Trace) -> Iterator[Violation]:
+        for first, second, optimizer in counted_twice(trace):
+            yield Violation(
+                second.index,
+                "the engine counts this step as another micro-batch: its window is over after half of its "
+                "micro-batches; expected one call for each backward",
+                story(trace, first),
+                certain=are_known(trace, optimizer) and not repeats_statement(first, second),
+            )
 
     def _violations(self, trace: Trace) -> Iterator[Violation]:
         for record, step in trace.of(Step):

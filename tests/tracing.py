@@ -132,6 +132,7 @@ def backward(
     synced: bool = True,
     micro: int = -1,
     autocast: str = "",
+    found: bool = False,
 ) -> Item:
     """``scaler.scale(loss / k).backward()``; `divided` is how often by K, `parts` overrides the unit."""
     unit = part(*([scaler] if scaler else []), window=-int(divided), world=world)
@@ -143,6 +144,7 @@ def backward(
         assumed=tuple(assumed),
         synced=synced,
         autocast=autocast,
+        found=found,
         site=_site(),
     )
     return Item(event)

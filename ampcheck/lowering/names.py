@@ -19,6 +19,7 @@ EVENT_NAMES = frozenset(
         "get_scale",
         "scale_loss",
         "GradScaler",
+        "NativeScaler",
         "clip_grad_norm_",
         "clip_grad_value_",
         "clip_grad_norm",

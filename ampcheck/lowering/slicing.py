@@ -206,13 +206,16 @@ def slice_module(
     return replace(module, body=_kept(module.body, found))
 
 
-def _kept(body: tuple[p.Stmt, ...], found: _Slice) -> tuple[p.Stmt, ...]:
+def _kept(body: tuple[p.Stmt, ...], found: _Slice, record: bool = False) -> tuple[p.Stmt, ...]:
+    """What is kept of a block; of a `record`'s, all of its fields, whose order is that of its arguments."""
     names, holders = found.names, found.holders
     kept: list[p.Stmt] = []
     for statement in body:
         match statement:
-            case p.FunctionDef() | p.ClassDef():
+            case p.FunctionDef():
                 kept.append(replace(statement, body=_kept(statement.body, found)))
+            case p.ClassDef():
+                kept.append(replace(statement, body=_kept(statement.body, found, p.is_record(statement))))
             case p.If():
                 inner, orelse = _kept(statement.body, found), _kept(statement.orelse, found)
                 if inner or orelse:
@@ -232,9 +235,14 @@ def _kept(body: tuple[p.Stmt, ...], found: _Slice) -> tuple[p.Stmt, ...]:
                 handlers = tuple(_kept(h, found) for h in statement.handlers)
                 if any(blocks) or any(handlers):
                     kept.append(p.Try(statement.site, blocks[0], handlers, blocks[1], blocks[2]))
-            case p.Assign(targets=targets):
+            case p.Assign(targets=targets, annotation=annotation):
                 bound = set().union(*(_bound(t) for t in targets))
-                if bound & names or _has_events(statement) or _mentioned([statement]) & holders:
+                if (
+                    (record and annotation is not None)
+                    or bound & names
+                    or _has_events(statement)
+                    or _mentioned([statement]) & holders
+                ):
                     kept.append(statement)
             case p.AugAssign(target=target):
                 if _bound(target) & names or _has_events(statement) or _mentioned([statement]) & holders:

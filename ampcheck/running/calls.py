@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ampcheck import events as ev
 from ampcheck import program as p
-from ampcheck.running import roles
+from ampcheck.running import fields, roles
 from ampcheck.running import values as v
 from ampcheck.running.arguments import Arguments
 from ampcheck.running.casting import in_force
@@ -116,6 +116,11 @@ def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr)
         hint, machine.hint = machine.hint, ""
         machine.call(init, given.args, given.keywords, node)
         machine.hint = hint
+    else:
+        fields.fill(machine, instance, given, node)
+        after = machine.evaluate_attribute(instance, "__post_init__")
+        if isinstance(after, v.Bound):
+            machine.call(after, [], {}, node)
     if p.Program.is_model(cls.node.site.path) and "prepare" in cls.members:
         machine.engine = instance
         machine.births[instance] = f"{node.site.path}:{node.site.line}:{node.site.column}"

@@ -52,10 +52,14 @@ def on_gradient(machine: Machine, it: v.Value, name: str, given: Arguments, node
             result = binary(machine, "*" if base.startswith("mul") else "/", it, operand, "")
         case "add" | "sub" if isinstance(operand, (v.Gradient, v.GradientNorm)):
             return it
-        case "add" | "sub" | "copy" | "lerp" | "addcmul" | "normal" | "uniform":
+        case "copy" if isinstance(operand, v.Gradient):
+            result = operand
+        case "copy":  # made elsewhere, of these gradients (a projection) or of nothing of theirs
+            owners, _ = owners_of(machine, it.parameters)
+            emitting.escape(machine, [v.Optimizer(o) for o in owners], "p.grad.copy_(...)", node)
+            return it
+        case "add" | "sub" | "lerp" | "addcmul" | "normal" | "uniform":
             result = v.Gradient(it.parameters, "shift")
-            if base == "copy" and isinstance(operand, v.Gradient):
-                result = operand
         case "sign" | "round" | "pow" | "sqrt" | "tanh" | "sgn":
             result = v.Gradient(it.parameters, "nonlinear")
         case "clamp" | "clip" | "clamp_max" | "clamp_min":

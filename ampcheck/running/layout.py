@@ -14,7 +14,9 @@ from ampcheck.running.inheriting import ancestors
 
 __all__ = ["DRIVE", "Layout", "Root", "lay_out"]
 
-STEP_NAMES = frozenset({"backward", "unscale_", "clip_grad_norm_", "clip_grad_value_", "zero_grad"})
+STEP_NAMES = frozenset(
+    {"backward", "unscale_", "clip_grad_norm_", "clip_grad_value_", "zero_grad", "NativeScaler"}
+)
 BACKWARD = frozenset({"backward"})
 # The method of a library model in which its engine runs the user's hooks.
 DRIVE = "__drive__"

@@ -152,7 +152,7 @@ def _left_behind(machine: Machine, root: p.FunctionDef) -> None:
     owners = tuple(o.id for o in machine.optimizers())
     machine.emit(
         ev.Backward(
-            site=root.site, loss=ev.Loss((unit,)), reaches=owners, micro=machine.begin_micro(), assumed=()
+            site=root.site, loss=ev.Loss((unit,)), reaches=owners, micro=machine.begin_micro(), found=True
         )
     )
 

@@ -2,7 +2,8 @@
 
 A *training-step statement* is a statement on a line of its own, inside the loop over epochs, that zeroes,
 divides, differentiates, unscales, clips, steps or updates.  It is deleted, doubled, swapped with its successor, or
-moved to another place in that loop.  A mutant that would use a variable above its assignment is none: Python
+moved to another place in that loop.  Where a framework runs the loop, each method that it calls is such a place;
+what follows a method's return is none.  A mutant that would use a variable above its assignment is none either: Python
 itself refuses it.  Equal sources are one mutant, under the first of its names.
 """
 
@@ -20,7 +21,11 @@ __all__ = ["LOOPS", "Mutant", "mutants_of"]
 
 LOOPS: tuple[Path, ...] = tuple(sorted((Path(__file__).parent / "loops").glob("*.py")))
 
-_EVENT = re.compile(r"\.(zero_grad|backward|unscale_|step|update)\(|clip_grad_norm_\(|^loss = loss /")
+_EVENT = re.compile(
+    r"\.(zero_grad|(manual_)?backward|unscale_|step|update)\(|clip_grad(_norm_|ients)\("
+    r"|^loss_scaler\(|^loss = loss /"
+)
+_METHODS = ("training_step", "on_before_optimizer_step")  # called by a framework's own loop
 
 _Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -46,10 +51,9 @@ class _Block:
 def mutants_of(loop: Path) -> tuple[Mutant, ...]:
     """All mutants of one loop, by change; none equals the loop or another mutant."""
     module = cst.parse_module(loop.read_text())
-    blocks = tuple(_blocks(_epochs(module)))
     seen = {module.code}
     found = []
-    for change, mutated in _changes(module, blocks):
+    for change, mutated in (c for place in _places(module) for c in _changes(module, tuple(_blocks(place)))):
         if mutated.code not in seen and _assigns_before_use(mutated.code):
             seen.add(mutated.code)
             found.append(Mutant(loop.stem, change, mutated.code))
@@ -70,13 +74,13 @@ def _changes(module: cst.Module, blocks: Sequence[_Block]) -> Iterator[tuple[str
         edit = _Edit(new=block.statements[index], block=block.node, place=index + 1)
         yield f"double {_quoted(block, index)}", edit.of(module)
     for block, index in own:
-        if index + 1 < len(block.statements):
+        if index + 1 < len(block.statements) - _returns(block):
             change = f"swap {_quoted(block, index)} and {_quoted(block, index + 1)}"
             statement = block.statements[index]
             yield change, _Edit(statement, statement, block.node, index + 2).of(module)
     for block, index in own:
         for target in blocks:
-            for place in range(len(target.statements) + 1):
+            for place in range(len(target.statements) + (not _returns(target))):
                 at_end = place == len(target.statements)
                 where = f"the end of `{target.head}`" if at_end else f"before {_quoted(target, place)}"
                 statement = block.statements[index]
@@ -84,14 +88,19 @@ def _changes(module: cst.Module, blocks: Sequence[_Block]) -> Iterator[tuple[str
                 yield f"move {_quoted(block, index)} to {where}", edit.of(module)
 
 
-def _epochs(module: cst.Module) -> cst.For:
-    """The loop over epochs: the first `for` directly inside a function."""
-    for function in module.body:
-        if isinstance(function, cst.FunctionDef):
-            for statement in function.body.body:
-                if isinstance(statement, cst.For):
-                    return statement
-    raise ValueError("the module has no training loop")
+def _places(module: cst.Module) -> list[cst.BaseCompoundStatement]:
+    """The loop over epochs, the first `for` directly inside a function; else the methods of the module's class."""
+    found: list[cst.BaseCompoundStatement] = []
+    for statement in module.body:
+        if isinstance(statement, cst.FunctionDef | cst.ClassDef):
+            for inner in statement.body.body:
+                if isinstance(inner, cst.For):
+                    return [inner]
+                if isinstance(inner, cst.FunctionDef) and inner.name.value in _METHODS:
+                    found.append(inner)
+    if not found:
+        raise ValueError("the module has no training loop")
+    return found
 
 
 def _blocks(statement: cst.BaseCompoundStatement) -> Iterator[_Block]:
@@ -103,6 +112,12 @@ def _blocks(statement: cst.BaseCompoundStatement) -> Iterator[_Block]:
     for inner in inside:
         if isinstance(inner, cst.BaseCompoundStatement):
             yield from _blocks(inner)
+
+
+def _returns(block: _Block) -> bool:
+    """Whether nothing that comes behind the block's last statement would run."""
+    last = block.statements[-1]
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[0], cst.Return)
 
 
 def _text(statement: cst.CSTNode) -> str:
@@ -153,7 +168,7 @@ def _assigns_before_use(source: str) -> bool:
         if not isinstance(function, ast.FunctionDef):
             continue
         names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-        stores: dict[str, int] = {}
+        stores = {argument.arg: function.lineno for argument in function.args.args}
         for node in names:
             if isinstance(node.ctx, ast.Store):
                 stores[node.id] = min(node.lineno, stores.get(node.id, node.lineno))

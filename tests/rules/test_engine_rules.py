@@ -8,7 +8,7 @@ from ampcheck.registry import built_in
 from ampcheck.trace import Role, Trace
 from tests.tracing import Item, backward, boundary, clip, engine_call, loop, raw_step, trace, when, zero
 
-CODES = {"AMP209", "AMP314", "AMP407", "AMP701", "AMP702"}
+CODES = {"AMP108", "AMP209", "AMP314", "AMP407", "AMP701", "AMP702"}
 RULES = {rule.code: rule for rule in built_in() if rule.code in CODES}
 
 
@@ -61,6 +61,17 @@ def test_a_step_on_every_micro_batch() -> None:
     assert not found(trace(loop(body), window=3, roles=[owned("deepspeed-zero1")]))
 
 
+def test_two_steps_for_one_backward() -> None:
+    # Of one place in the source, as here, a second time may be meant: there it is possible only.
+    counted = engine_call("counted step", "optimizer")
+    roles = [owned("deepspeed-zero1")]
+    assert found(trace(loop([*own_backward(), counted, counted]), window=3, roles=roles)) == [
+        "AMP108? EngineCall"
+    ]
+    once = engine_call("step", "optimizer")
+    assert not found(trace(loop([*own_backward(), once, once]), window=3, roles=roles))
+
+
 @pytest.mark.parametrize(
     ("engine", "expected"),
     [
@@ -92,6 +103,11 @@ def test_a_plain_backward(engine: str, expected: list[str]) -> None:
     assert found(trace(loop(body), roles=[owned(engine)])) == expected
     body = [*own_backward(), raw_step(), zero()]
     assert not found(trace(loop(body), roles=[owned(engine)]))
+
+
+def test_gradients_that_a_function_finds() -> None:
+    elsewhere = backward(scaler=None, found=True)
+    assert not found(trace(loop([elsewhere, raw_step(), zero()]), roles=[owned("fabric-mixed")]))
 
 
 def hooked(hook: str, *items: Item) -> list[Item]:

@@ -709,6 +709,14 @@ class TestSynchronisation:
 
         assert found(trace(loop(body), window=K)) == ["AMP401 Backward"]
 
+    def test_401_what_an_earlier_window_left_is_no_micro_batch(self):
+        def body(i: int) -> list[Item]:
+            last = last_of(i) or i == 2 * K
+            loss = backward(divided=True, forwards=[DDP if last else UNSYNCED], synced=last)
+            return [loss, *when(boundary(last), step(), update())]
+
+        assert "AMP401 Backward" not in found(trace(loop(body, length=2 * K + 1), window=K))
+
     def test_401_fsdp(self):
         wrapped = forward(wrapper="fsdp")
 

@@ -30,7 +30,7 @@ def gradient(expression: str, before: str = "pass") -> Trace:
         ("p.grad.copy_(p.grad.detach().clone() * 0.5)", "multiply"),
         ("p.grad = p.grad.clone()", ""),
         ("p.grad = p.grad.to('cpu').float().view(-1)", ""),
-        ("p.grad.copy_(other)", "shift"),
+        ("p.grad.copy_(other)", ""),
         ("p.grad = torch.zeros_like(p.grad)", ""),
         ("p.grad = p.grad * mask", "multiply"),
         ("p.grad = 2 * p.grad", "multiply"),

@@ -210,3 +210,54 @@ def test_a_method_by_its_class() -> None:
                 Helper.finish(helper, optimizer)
     """
     assert story(only(derive(source)), 0) == "backward step zero"
+
+
+RECORD = """
+    @dataclass{options}
+    class Kept:
+        label: str
+        amount: int = 5
+        opt: torch.optim.Optimizer | None = None
+        made: object = field(init=False)
+        total: ClassVar[int] = 0
+
+    def train(model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        kept = Kept({arguments})
+        for x, y in loader:
+            model(x).mean().backward()
+            kept.opt.step()
+            kept.opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", "'a', 2, optimizer"),
+        ("(frozen=True, slots=True)", "'a', opt=optimizer"),
+        ("", "opt=optimizer, **settings"),
+    ],
+)
+def test_a_dataclass_keeps_its_arguments(options: str, arguments: str) -> None:
+    trace = only(derive(RECORD.format(options=options, arguments=arguments)))
+    assert story(trace, 0) == "backward step zero"
+
+
+def test_the_init_of_a_dataclass_runs_what_follows_it() -> None:
+    source = """
+        @dataclasses.dataclass
+        class Engine:
+            model: torch.nn.Module
+
+            def __post_init__(self):
+                self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+        def train(model, loader):
+            engine = Engine(model)
+            for x, y in loader:
+                model(x).mean().backward()
+                engine.optimizer.step()
+                engine.optimizer.zero_grad()
+    """
+    assert story(only(derive(source)), 0) == "backward step zero"

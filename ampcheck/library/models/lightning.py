@@ -21,7 +21,16 @@ only the first is run.
 
 import torch
 
-from ampcheck.models import engine_call, instance_of, kind_of, own, shape_of, unknown, unknown_loader
+from ampcheck.models import (
+    at_last_batch,
+    engine_call,
+    instance_of,
+    kind_of,
+    own,
+    shape_of,
+    unknown,
+    unknown_loader,
+)
 
 FLOAT16 = ("16-mixed", "16", 16)
 OTHER_ENGINES = (
@@ -208,6 +217,10 @@ class Trainer:
         if instance_of(model, LightningModule) and not elsewhere:
             self.run(model)
 
+    @property
+    def is_last_batch(self):
+        return at_last_batch()
+
     def run(self, model):
         self.lightning_module = model
         model.trainer = self
@@ -232,7 +245,9 @@ class Trainer:
     def run_manual(self, model):
         for epoch in range(self.max_epochs):
             model.on_train_epoch_start()
-            for batch_idx, batch in enumerate(unknown_loader("train_dataloader")):
+            loader = unknown_loader("train_dataloader")
+            self.num_training_batches = len(loader)
+            for batch_idx, batch in enumerate(loader):
                 self.start_batch(model, batch, batch_idx)
                 model.training_step(batch, batch_idx)
                 self.end_batch(model, batch, batch_idx)
@@ -242,6 +257,7 @@ class Trainer:
         for epoch in range(self.max_epochs):
             model.on_train_epoch_start()
             loader = unknown_loader("train_dataloader")
+            self.num_training_batches = len(loader)
             for batch_idx, batch in enumerate(loader):
                 self.start_batch(model, batch, batch_idx)
                 self.run_batch(model, self.wrapped[0], epoch, batch, batch_idx, 0, len(loader))

@@ -18,7 +18,7 @@ def train(model: nn.Module, loader: DataLoader[tuple[Tensor, Tensor]], epochs: i
             loss = loss_of(model, images, labels)
             loss = loss / window
             scaler.scale(loss).backward()
-            if (i + 1) % window == 0:
+            if (i + 1) % window == 0 or i + 1 == len(loader):
                 scaler.unscale_(optimizer)
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 scaler.step(optimizer)

@@ -19,7 +19,7 @@ def train(module: nn.Module, loader: DataLoader[tuple[Tensor, Tensor]], epochs: 
     scaler = torch.amp.GradScaler("cuda")
     for _ in range(epochs):
         for i, (images, labels) in enumerate(loader):
-            boundary = (i + 1) % window == 0
+            boundary = (i + 1) % window == 0 or i + 1 == len(loader)
             with nullcontext() if boundary else model.no_sync():
                 loss = loss_of(model, images, labels)
                 loss = loss / window
