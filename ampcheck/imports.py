@@ -10,7 +10,7 @@ import os
 import sys
 from functools import lru_cache
 
-__all__ = ["is_project", "may_be_local", "module_file", "project_top", "search_folders", "submodule"]
+__all__ = ["forget", "is_project", "may_be_local", "module_file", "project_top", "search_folders", "submodule"]
 
 # What marks the top of a project; a tree without any is searched this many folders upwards.
 MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
@@ -96,3 +96,9 @@ def may_be_local(file: str, top: str) -> bool:
     if top in ELSEWHERE:
         return _is_file(os.path.join(os.path.dirname(file), f"{top}.py")) and top not in ("torch", "numpy")
     return True
+
+
+def forget() -> None:
+    """Ask the disk again: files come and go between two checks of one process, and so does the working directory."""
+    for answers in (_is_file, _is_folder, project_top, search_folders, may_be_local):
+        answers.cache_clear()

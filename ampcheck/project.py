@@ -82,7 +82,8 @@ class Project:
 
     def find(self, path: str, dotted: str) -> Link | None:
         """What a dotted name means in a file: a definition or module of the project or of a library model."""
-        key = (path if dotted.startswith(".") or not dotted else os.path.dirname(path), dotted)
+        alone = dotted.startswith(".") or not dotted or p.Program.is_model(path)
+        key = path if alone else os.path.dirname(path), dotted
         return self._found.get(key, lambda: self._search(path, dotted))
 
     def _search(self, path: str, dotted: str) -> Link | None:
@@ -94,7 +95,9 @@ class Project:
             for _ in range(len(dotted) - len(dotted.lstrip(".")) - 1):
                 folder = os.path.join(folder, "..")
             folder = os.path.normpath(folder) if folder else ""
-            return self._walk("" if folder == "." else folder, names)
+            folder = "" if folder == "." else folder
+            package = module_file(os.path.dirname(folder), os.path.basename(folder))
+            return self._walk(folder, names, package)
         model = model_of(dotted)
         if model is not None:
             return self._chase(*model, frozenset()) if model[1] else Link(model[0])
@@ -107,24 +110,32 @@ class Project:
                     return found
         return None
 
-    def _walk(self, folder: str, names: list[str]) -> Link | None:
-        """Follow the parts of a name from a folder: packages, then a module, then a definition in it."""
-        package = module_file(os.path.dirname(folder), os.path.basename(folder)) if folder else None
+    def _walk(self, folder: str, names: list[str], package: str | None = None) -> Link | None:
+        """Follow the parts of a name from a folder, whose own `package` is asked by relative imports only."""
         if package is not None and not package.endswith("__init__.py"):
             package = None
         for index, name in enumerate(names):
-            rest = names[index:]
-            if package is not None:
-                found = self._chase(package, name, frozenset())
-                if found is not None and found.name and len(rest) == 1:
-                    return found
+            rest = names[index + 1 :]
+            named = self._chase(package, name, frozenset()) if package is not None else None
+            if named is not None and named.name and not rest:
+                return named
             file, inner = module_file(folder, name), submodule(folder, name)
             if file is None and inner is None:
-                return self._chase(package, name, frozenset()) if package is not None else None
+                return self._inside(named, rest)
             if file is not None and not file.endswith("__init__.py"):
-                return self._chase(file, rest[1], frozenset()) if len(rest) > 1 else Link(file)
+                return self._inside(Link(file), rest)
             package, folder = file, inner or folder
         return Link(package) if package is not None else None
+
+    def _inside(self, link: Link | None, names: list[str]) -> Link | None:
+        """Follow the rest of a name into a module; what is inside a definition is not looked for."""
+        if link is None or not names:
+            return link
+        if link.name:
+            return None
+        if link.path.endswith("__init__.py"):
+            return self._walk(os.path.dirname(link.path), names, link.path)
+        return self._inside(self._chase(link.path, names[0], frozenset()), names[1:])
 
     def _chase(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Link | None:
         """A name of a module, through what the module itself imports it from."""
