@@ -37,16 +37,18 @@ class Answers(Generic[K, V]):
             return None
         depth = self._open[question] = len(self._open)
         outer, self._lowest = self._lowest, 1 << 30
+        lowest = depth  # where it fails, nothing that hung on it counts
         try:
             found = answer()
+            lowest = self._lowest
         finally:
             del self._open[question]
-        if self._lowest >= depth:
+            self._lowest = min(outer, lowest) if lowest < depth else outer
+            if lowest >= depth:  # the circle is closed: whoever waited for it can be answered completely now
+                for draft in [q for q, (_, since) in self._drafts.items() if since >= depth]:
+                    del self._drafts[draft]
+        if lowest >= depth:
             self._known[question] = found
-            self._lowest = outer
         else:
-            self._drafts[question] = found, self._lowest
-            self._lowest = min(outer, self._lowest)
-        if not self._open:
-            self._drafts.clear()
+            self._drafts[question] = found, lowest
         return found
