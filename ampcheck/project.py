@@ -39,7 +39,7 @@ class Project:
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
-    _eventful: Answers[Link, bool] = field(default_factory=Answers)
+    _eventful: Answers[tuple[Link, int], bool] = field(default_factory=Answers)
 
     def program(self, source: Source) -> p.Program:
         """A file with what it depends on; raises Unreadable where the file itself is not Python."""
@@ -137,6 +137,10 @@ class Project:
             return self._walk(os.path.dirname(link.path), names, link.path)
         return self._inside(self._chase(link.path, names[0], frozenset()), names[1:])
 
+    def named(self, path: str, name: str) -> Link | None:
+        """What a name means at a module's top level: defined there, imported, or from a star import."""
+        return self._chase(path, name, frozenset())
+
     def _chase(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Link | None:
         """A name of a module, through what the module itself imports it from."""
         if (path, name) in seen or len(seen) > 12:
@@ -172,7 +176,8 @@ class Project:
     def _holds(self, link: Link, depth: int) -> bool:
         if depth > DEEPEST:
             return False
-        return bool(self._eventful.get(link, lambda: self._looks_eventful(link, depth)))
+        # How far is still looked depends on the depth: an answer from farther away is another question's.
+        return bool(self._eventful.get((link, depth), lambda: self._looks_eventful(link, depth)))
 
     def _looks_eventful(self, link: Link, depth: int) -> bool:
         facts = self.outline(link.path)
@@ -216,6 +221,7 @@ class _Assembly:
         self.project = project
         self.source = source
         self.path = source.path
+        self.place = os.path.abspath(source.path)
         self.wanted: dict[str, set[str]] = {}
         self.distance: dict[str, int] = {}
         self.links: dict[tuple[str, str], Link] = {}
@@ -247,14 +253,12 @@ class _Assembly:
         while pending:
             path, piece = pending.pop()
             for base in bases_of(piece):
-                names = self.project.outline(path)
-                origin = names.imports.get(base.split(".")[0])
-                if base in names.exports:
-                    link: Link | None = Link(path, base)
+                top, _, rest = base.partition(".")
+                origin = self.project.outline(path).imports.get(top)
+                if not rest:
+                    link = self.project.named(path, top)
                 else:
-                    link = (
-                        self.project.find(path, origin + base[len(base.split(".")[0]) :]) if origin else None
-                    )
+                    link = self.project.find(path, f"{origin}.{rest}") if origin else None
                 if link is None or not link.name or link in seen:
                     continue
                 seen.add(link)
@@ -303,19 +307,28 @@ class _Assembly:
         if module is None or module.name:
             return
         for name in sorted(mentioned):
-            link = self.project._chase(module.path, name, frozenset())
-            if link is not None and link.name and self._take(link, distance):
-                self.links[shown, f"*{name}"] = link
+            link = self.project.named(module.path, name)
+            if link is not None and link.name and (self._is_main(link) or self._take(link, distance)):
+                self.links[shown, f"*{name}"] = self._seen_from_main(link)
 
     def _want(self, path: str, shown: str, dotted: str, distance: int) -> None:
         link = self.project.find(path, dotted)
-        if link is None or (link.path == os.path.normpath(self.path) and not link.name):
+        if link is None or (self._is_main(link) and not link.name):
             return
-        if link.path == os.path.normpath(self.path):
-            link = Link(self.path, link.name)
-        elif link.name and not self._take(link, distance):
+        if link.name and not self._is_main(link) and not self._take(link, distance):
             return
-        self.links[shown if dotted.startswith(".") else "", dotted] = link
+        # Python has one module of a name: what the main file has loaded is what the others get.
+        key = shown if dotted.startswith(".") else "", dotted
+        self.links.setdefault(key, self._seen_from_main(link))
+
+    def _is_main(self, link: Link) -> bool:
+        """Whether a link leads to the main file, however that was spelled."""
+        return os.path.basename(link.path) == os.path.basename(self.path) and (
+            os.path.abspath(link.path) == self.place
+        )
+
+    def _seen_from_main(self, link: Link) -> Link:
+        return Link(self.path, link.name) if self._is_main(link) else link
 
     def _take(self, link: Link, distance: int) -> bool:
         if not self.project.takes_in(link, distance + 1):
