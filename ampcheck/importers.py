@@ -77,7 +77,12 @@ class Importers:
                     and (link.name in names or (not link.name and used & names))
                 ):
                     return True
-        return False
+        if not facts.stars:
+            return False
+        return any(
+            link is not None and link.path == path and link.name in names
+            for link in (self.project.named(importer, name) for name in sorted(used & names - facts.exports.keys()))
+        )
 
     def _index(self, path: str) -> dict[str, frozenset[bytes]]:
         """The words in the import statements of every file of a project; tests are left out: they train nothing."""
@@ -85,10 +90,10 @@ class Importers:
         top = project_top(folder)
         if not is_project(top):  # a script somewhere in a home folder
             top = os.path.abspath(folder)
-        if top not in self._words:
-            shown = top if os.path.isabs(path) else os.path.relpath(top)
-            self._words[top] = dict(_scan("" if shown == "." else shown))
-        return self._words[top]
+        shown = top if os.path.isabs(path) else os.path.relpath(top)
+        if shown not in self._words:
+            self._words[shown] = dict(_scan("" if shown == "." else shown))
+        return self._words[shown]
 
 
 def _shared(one: str, other: str) -> int:
