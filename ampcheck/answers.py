@@ -44,9 +44,13 @@ class Answers(Generic[K, V]):
         finally:
             del self._open[question]
             self._lowest = min(outer, lowest) if lowest < depth else outer
-            if lowest >= depth:  # the circle is closed: whoever waited for it can be answered completely now
-                for draft in [q for q, (_, since) in self._drafts.items() if since >= depth]:
+            # Whoever waited for this question waits on for the one that it waits for; where it waits for none, the
+            # circle is closed, and they are to be answered completely now.
+            for draft in [q for q, (_, since) in self._drafts.items() if since >= depth]:
+                if lowest >= depth:
                     del self._drafts[draft]
+                else:
+                    self._drafts[draft] = self._drafts[draft][0], lowest
         if lowest >= depth:
             self._known[question] = found
         else:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ampcheck import imports, registry
 from ampcheck import program as p
-from ampcheck import registry
 from ampcheck.checkpoints import with_checkpoints
 from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
-from ampcheck.importers import SKIPPED, Importers
+from ampcheck.importers import SKIPPED, Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
 from ampcheck.notebook import Cells
@@ -66,18 +66,19 @@ def check_paths(
     notebooks: dict[str, Cells] = {}
     count = 0
     files = list(python_files(paths))
-    session = _Session(rules, frozenset(map(os.path.normpath, files)))
+    session = _Session(rules, {os.path.abspath(path): path for path in files})
     for path in files:
         if on_file is not None:
             on_file(path)
         checked = session.check(path)
+        # Some lie in other files of this check, which may not know of this one.
         findings += [f for f in checked.findings if options.wants(f)]
         failures += checked.failures
         count += not checked.failures
         if checked.cells is not None:
             notebooks[path] = checked.cells
-    findings.sort(key=lambda f: (f.site, f.code))
-    return Report(tuple(findings), tuple(failures), count, notebooks)
+    found = sorted(merged(findings), key=lambda f: (f.site, f.code))
+    return Report(tuple(found), tuple(failures), count, notebooks)
 
 
 def python_files(paths: Sequence[str]) -> Iterator[str]:
@@ -85,8 +86,9 @@ def python_files(paths: Sequence[str]) -> Iterator[str]:
     seen: set[str] = set()
     for path in paths:
         for file in _under(path):
-            if file not in seen:
-                seen.add(file)
+            place = os.path.abspath(file)
+            if place not in seen:
+                seen.add(place)
                 yield file
 
 
@@ -132,7 +134,8 @@ class _Checked:
 class _Session:
     """One check: what was read and run once serves every file that needs it."""
 
-    def __init__(self, rules: Sequence[Rule], checked: frozenset[str]) -> None:
+    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str]) -> None:
+        imports.forget()
         self.rules = rules
         self.checked = checked
         self.project = Project()
@@ -151,6 +154,8 @@ class _Session:
             cells = source.cells
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
+            if is_test(path):  # of a helper, it shows nothing
+                found = [finding for finding in found if finding.site.path == path]
             for importer in self.importers.of(path):
                 found += own(self._elsewhere(importer), path)
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
@@ -166,10 +171,10 @@ class _Session:
             found = _about_analysis(rules, "AMP903", path, message)
             return _Checked(found, [Failure(path, message)], cells)
 
-    def _judged(self, findings: Sequence[Finding]) -> set[str]:
+    def _judged(self, findings: Sequence[Finding]) -> dict[str, str]:
         """The files in which findings lie and that are checked themselves; one without a word of training is not."""
-        files = {os.path.normpath(finding.site.path) for finding in findings} & self.checked
-        return {file for file in files if passes_gate(read_bytes(file))}
+        files = {os.path.abspath(finding.site.path) for finding in findings} & self.checked.keys()
+        return {file: self.checked[file] for file in files if passes_gate(read_bytes(file))}
 
     def _elsewhere(self, importer: str) -> list[Finding]:
         """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
@@ -179,7 +184,7 @@ class _Session:
             return []
 
     def _findings(self, source: Source, most: int | None = None) -> tuple[list[Finding], Exploration]:
-        key = os.path.normpath(source.path), most
+        key = imports.spelled(source.path), most
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:

@@ -9,11 +9,11 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from ampcheck.imports import is_project, project_top
+from ampcheck.imports import is_project, project_top, spelled
 from ampcheck.project import Project
 from ampcheck.source import Unreadable, read_bytes
 
-__all__ = ["SKIPPED", "Importers"]
+__all__ = ["SKIPPED", "Importers", "is_test"]
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
 
@@ -38,7 +38,7 @@ class Importers:
     def of(self, path: str) -> list[str]:
         """The files that use definitions of this one which hold part of a training step; importers of those too."""
         found: list[str] = []
-        pending = [os.path.normpath(path)]
+        pending = [spelled(path)]
         seen = set(pending)
         while pending and len(found) < MOST:
             for importer in self._directly(pending.pop(0)):
@@ -57,32 +57,47 @@ class Importers:
         }
         if not names:
             return []
-        stem = os.path.splitext(os.path.basename(path))[0]
-        stem = os.path.basename(os.path.dirname(path)) if stem == "__init__" else stem
-        wanted = {name.encode() for name in (*names, stem)}
-        candidates = [other for other, words in self._index(path).items() if words & wanted and other != path]
+        asked = self._mentioning(path, {*names, _stem(path)})
+        found = [other for other in asked if self._uses(other, path, names)]
+        # ``import parts; parts.clip(...)``: the name stands in the package's __init__ only.
+        passing = {_stem(other) for other in asked if other not in found and self._passes_on(other, path)}
+        through = [other for other in self._mentioning(path, passing) if other not in asked]
+        return found + [other for other in through if self._uses(other, path, names)]
+
+    def _mentioning(self, path: str, words: set[str]) -> list[str]:
+        """Files of the project in whose imports one of some words stands, nearest first."""
+        wanted = {word.encode() for word in words}
+        candidates = [other for other, held in self._index(path).items() if held & wanted and other != path]
         candidates.sort(key=lambda other: (-_shared(other, path), other))
-        return [other for other in candidates[:MOST_CANDIDATES] if self._uses(other, path, names)]
+        return candidates[:MOST_CANDIDATES]
 
     def _uses(self, importer: str, path: str, names: set[str]) -> bool:
         """Whether a file imports one of the names, and does more with it than pass it on."""
         facts = self.project.outline(importer)
         used = {name for piece in facts.pieces if not piece.is_import for name in piece.used}
+        if facts.stars and self._gives(importer, used - facts.exports.keys(), path, names):
+            return True
         for bound, dotted in facts.imports.items():
-            if bound in used:
-                link = self.project.find(importer, dotted)
-                if (
-                    link is not None
-                    and link.path == path
-                    and (link.name in names or (not link.name and used & names))
-                ):
-                    return True
-        if not facts.stars:
-            return False
-        return any(
-            link is not None and link.path == path and link.name in names
-            for link in (self.project.named(importer, name) for name in sorted(used & names - facts.exports.keys()))
-        )
+            link = self.project.find(importer, dotted) if bound in used else None
+            if link is None or link.path == importer:
+                continue
+            if link.name and link.path == path and link.name in names:
+                return True
+            if not link.name and self._gives(link.path, used, path, names):
+                return True
+        return False
+
+    def _gives(self, module: str, asked: set[str], path: str, names: set[str]) -> bool:
+        """Whether one of the names asked of a module is one of the names of a file."""
+        facts = self.project.outline(module)
+        some = asked if facts.stars else asked & (facts.exports.keys() | facts.imports.keys())
+        links = (self.project.named(module, name) for name in sorted(some))
+        return any(link is not None and link.path == path and link.name in names for link in links)
+
+    def _passes_on(self, importer: str, path: str) -> bool:
+        facts = self.project.outline(importer)
+        links = (self.project.find(importer, dotted) for dotted in (*facts.imports.values(), *facts.stars))
+        return any(link is not None and link.path == path for link in links)
 
     def _index(self, path: str) -> dict[str, frozenset[bytes]]:
         """The words in the import statements of every file of a project; tests are left out: they train nothing."""
@@ -94,6 +109,18 @@ class Importers:
         if shown not in self._words:
             self._words[shown] = dict(_scan("" if shown == "." else shown))
         return self._words[shown]
+
+
+def is_test(path: str) -> bool:
+    """Whether a file, by its name or by its folder's within the project, is a test: it trains nothing."""
+    inside = os.path.relpath(os.path.abspath(path), project_top(os.path.dirname(path)))
+    return any(TESTS.search(part) for part in inside.split(os.sep))
+
+
+def _stem(path: str) -> str:
+    """The name that a file is imported by: a package's own for its __init__."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return os.path.basename(os.path.dirname(path)) if stem == "__init__" else stem
 
 
 def _shared(one: str, other: str) -> int:
@@ -116,7 +143,7 @@ def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
             break
         for name in sorted(files):
             if name.endswith(".py") and not TESTS.search(name):
-                file = os.path.normpath(os.path.join(folder, name))
+                file = spelled(os.path.join(folder, name))
                 try:
                     data = read_bytes(file)
                 except Unreadable:

@@ -10,7 +10,16 @@ import os
 import sys
 from functools import lru_cache
 
-__all__ = ["forget", "is_project", "may_be_local", "module_file", "project_top", "search_folders", "submodule"]
+__all__ = [
+    "forget",
+    "is_project",
+    "may_be_local",
+    "module_file",
+    "project_top",
+    "search_folders",
+    "spelled",
+    "submodule",
+]
 
 # What marks the top of a project; a tree without any is searched this many folders upwards.
 MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
@@ -38,24 +47,31 @@ def _is_folder(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def project_top(folder: str) -> str:
-    """The nearest folder above (or the folder itself) with a project's marker; else the highest one to be searched.
+    """The nearest folder above (or the folder itself) with a project's marker.
 
-    The working directory is a top too: what is checked from there is taken to be one project.
+    Where there is none, it is the working directory, if the folder lies in it: what is checked from there is taken to
+    be one project.  Else it is the highest folder to be searched.
     """
     here = os.path.abspath(folder)
-    for _ in range(HIGHEST):
-        if is_project(here):
-            return here
-        parent = os.path.dirname(here)
-        if parent == here:
-            break
-        here = parent
-    return here
+    above = [here]
+    while len(above) < HIGHEST and os.path.dirname(above[-1]) != above[-1]:
+        above.append(os.path.dirname(above[-1]))
+    marked = next((place for place in above if _is_marked(place)), None)
+    if marked is not None:
+        return marked
+    return os.getcwd() if os.getcwd() in above else above[-1]
 
 
 def is_project(folder: str) -> bool:
     """Whether a folder is marked as a project's top, or is the working directory."""
-    return folder == os.getcwd() or any(os.path.exists(os.path.join(folder, marker)) for marker in MARKERS)
+    return folder == os.getcwd() or _is_marked(folder)
+
+
+def _is_marked(folder: str) -> bool:
+    """A home folder under version control is no project."""
+    return folder != os.path.expanduser("~") and any(
+        os.path.exists(os.path.join(folder, marker)) for marker in MARKERS
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -76,11 +92,17 @@ def search_folders(file: str) -> tuple[str, ...]:
         here = parent
 
 
+def spelled(path: str) -> str:
+    """A file's path in the one spelling that it is compared by, as short as it gets; relative paths stay relative."""
+    path = os.path.normpath(path)
+    return os.path.relpath(path) if path.startswith(os.pardir) else path
+
+
 def module_file(folder: str, name: str) -> str | None:
     """The file of a module in a folder: ``name/__init__.py`` before ``name.py``; None where there is neither."""
     for candidate in (os.path.join(folder, name, "__init__.py"), os.path.join(folder, f"{name}.py")):
         if _is_file(candidate):
-            return candidate
+            return spelled(candidate) if candidate.startswith(os.pardir) else candidate
     return None
 
 

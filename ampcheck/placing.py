@@ -8,11 +8,12 @@ alone and once with a loop of another file, is one finding.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ampcheck.events import Site
 from ampcheck.finding import Finding
+from ampcheck.imports import spelled
 
 # What the loop does wrong, whichever helper's line it shows at.
 OF_LOOPS = frozenset({"loss-not-divided", "missing-no-sync"})
@@ -20,8 +21,11 @@ OF_LOOPS = frozenset({"loss-not-divided", "missing-no-sync"})
 __all__ = ["merged", "own", "placed"]
 
 
-def placed(findings: Iterable[Finding], path: str, checked: Collection[str]) -> list[Finding]:
-    """The findings of a file's own runs, those of other files moved to the call that leads there."""
+def placed(findings: Iterable[Finding], path: str, checked: Mapping[str, str]) -> list[Finding]:
+    """The findings of a file's own runs; those in files that are not checked move to the call that leads there.
+
+    `checked` are the files of the check, as they are to be shown by their absolute paths.
+    """
     found = []
     for finding in findings:
         home = _home(finding)
@@ -30,20 +34,21 @@ def placed(findings: Iterable[Finding], path: str, checked: Collection[str]) -> 
         elif home == path and finding.name in OF_LOOPS:
             call = _call(finding, path)
             found.append(finding if call is None else replace(finding, site=call))
-        elif os.path.normpath(finding.site.path) not in checked:
-            call = _call(finding, path)
-            if call is not None:
-                found.append(replace(finding, site=call))
+        elif (shown := checked.get(os.path.abspath(finding.site.path))) is not None:
+            if home == finding.site.path:  # else the loop's own file shows it
+                found.append(replace(finding, site=replace(finding.site, path=shown)))
+        elif (call := _call(finding, path)) is not None:
+            found.append(replace(finding, site=call))
     return found
 
 
 def own(findings: Iterable[Finding], path: str) -> list[Finding]:
     """The findings of another file's runs that lie in this one."""
-    home = os.path.normpath(path)
+    home = spelled(path)
     return [
         replace(finding, site=replace(finding.site, path=path))
         for finding in findings
-        if os.path.normpath(finding.site.path) == home == os.path.normpath(_home(finding))
+        if spelled(finding.site.path) == home == spelled(_home(finding))
     ]
 
 

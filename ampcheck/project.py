@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ampcheck import program as p
 from ampcheck.answers import Answers
-from ampcheck.imports import may_be_local, module_file, search_folders, submodule
+from ampcheck.imports import may_be_local, module_file, search_folders, spelled, submodule
 from ampcheck.library.models import ENGINE_NAMES, model_file, model_of
 from ampcheck.lowering import lower
 from ampcheck.lowering.outline import Outline, outline
@@ -43,7 +43,7 @@ class Project:
 
     def program(self, source: Source) -> p.Program:
         """A file with what it depends on; raises Unreadable where the file itself is not Python."""
-        self._files[os.path.normpath(source.path)] = source, outline(source)
+        self._files[spelled(source.path)] = source, outline(source)
         return _Assembly(self, source).run()
 
     # --- files ------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class _Assembly:
         self.project = project
         self.source = source
         self.path = source.path
-        self.place = os.path.abspath(source.path)
+        self.home = spelled(source.path)
         self.wanted: dict[str, set[str]] = {}
         self.distance: dict[str, int] = {}
         self.links: dict[tuple[str, str], Link] = {}
@@ -229,11 +229,11 @@ class _Assembly:
 
     def run(self) -> p.Program:
         project = self.project
-        facts = project.outline(os.path.normpath(self.path))
+        facts = project.outline(self.home)
         hooks = self._hooks(facts)
-        main = lower(self.source, facts, project.holders(os.path.normpath(self.path)), hooks=hooks)
+        main = lower(self.source, facts, project.holders(self.home), hooks=hooks)
         modules = {main.path: main}
-        self._follow(main, os.path.normpath(self.path), 0)
+        self._follow(main, self.home, 0)
         done: dict[str, frozenset[str]] = {}
         while pending := [path for path, names in self.wanted.items() if done.get(path) != frozenset(names)]:
             path = pending[0]
@@ -248,7 +248,7 @@ class _Assembly:
         """The attributes of ``self`` by which the file's classes work together with base classes of other files."""
         hooks: set[str] = set()
         seen: set[Link] = set()
-        path = os.path.normpath(self.path)
+        path = self.home
         pending = [(path, piece) for piece in facts.pieces if piece.is_class]
         while pending:
             path, piece = pending.pop()
@@ -265,7 +265,7 @@ class _Assembly:
                 parent = self.project.outline(link.path).exports.get(link.name)
                 if parent is not None and parent.is_class:
                     pending.append((link.path, parent))
-        if all(link.path == os.path.normpath(self.path) for link in seen):
+        if all(link.path == self.home for link in seen):
             return frozenset()
         for piece in facts.pieces:
             if piece.is_class:
@@ -277,12 +277,15 @@ class _Assembly:
     def _follow(self, module: p.Module, path: str, distance: int) -> None:
         """Resolve what a module's kept statements mention of its imports."""
         imports: dict[str, str] = {}
+        again: list[tuple[str, str]] = []  # ``except ImportError: from steps import clip``
         mentioned: set[str] = set()
         chains: set[str] = set()
         for node in p.walk(*module.body):
             if isinstance(node, p.Import):
                 for name, dotted in node.names:
-                    imports.setdefault(name if name != "*" else f"*{dotted}", dotted)
+                    bound = name if name != "*" else f"*{dotted}"
+                    if imports.setdefault(bound, dotted) != dotted:
+                        again.append((bound, dotted))
         for node in p.walk(*module.body):
             if isinstance(node, p.Name):
                 mentioned.add(node.id)
@@ -290,7 +293,7 @@ class _Assembly:
                 chain = _dotted(node, imports)
                 if chain:
                     chains.add(chain)
-        for name, dotted in imports.items():
+        for name, dotted in (*imports.items(), *again):
             if name.startswith("*"):
                 self._star(path, module.path, dotted, mentioned, distance)
             elif name in mentioned:
@@ -308,27 +311,22 @@ class _Assembly:
             return
         for name in sorted(mentioned):
             link = self.project.named(module.path, name)
-            if link is not None and link.name and (self._is_main(link) or self._take(link, distance)):
+            if link is not None and link.name and (link.path == self.home or self._take(link, distance)):
                 self.links[shown, f"*{name}"] = self._seen_from_main(link)
 
     def _want(self, path: str, shown: str, dotted: str, distance: int) -> None:
         link = self.project.find(path, dotted)
-        if link is None or (self._is_main(link) and not link.name):
+        if link is None or (link.path == self.home and not link.name):
             return
-        if link.name and not self._is_main(link) and not self._take(link, distance):
+        if link.name and link.path != self.home and not self._take(link, distance):
             return
         # Python has one module of a name: what the main file has loaded is what the others get.
         key = shown if dotted.startswith(".") else "", dotted
         self.links.setdefault(key, self._seen_from_main(link))
 
-    def _is_main(self, link: Link) -> bool:
-        """Whether a link leads to the main file, however that was spelled."""
-        return os.path.basename(link.path) == os.path.basename(self.path) and (
-            os.path.abspath(link.path) == self.place
-        )
-
     def _seen_from_main(self, link: Link) -> Link:
-        return Link(self.path, link.name) if self._is_main(link) else link
+        """A link as the program has it: the main file goes by the path that it was given with."""
+        return Link(self.path, link.name) if link.path == self.home else link
 
     def _take(self, link: Link, distance: int) -> bool:
         if not self.project.takes_in(link, distance + 1):

@@ -40,7 +40,7 @@ class Outline:
         while grew:
             grew = False
             for index, piece in enumerate(self.pieces):
-                if index in picked or piece.is_import or not piece.bound & wanted:
+                if index in picked or piece.is_import or not piece.gives(wanted):
                     continue
                 if not is_mute(piece):
                     picked.add(index)
@@ -86,6 +86,7 @@ def outline(source: Source) -> Outline:
 def _piece(statement: ast.stmt) -> Piece:
     bound: set[str] = set()
     used: set[str] = set()
+    imported: set[str] = set()
     steps = False
     for node in _walk(statement):
         if isinstance(node, ast.Name):
@@ -105,7 +106,13 @@ def _piece(statement: ast.stmt) -> Piece:
                 for inner in ast.walk(statement)
                 if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
             }
-    return Piece(statement, frozenset(bound), frozenset(used), steps)
+            imported = {
+                alias.asname or alias.name.split(".")[0]
+                for inner in ast.walk(statement)
+                if isinstance(inner, (ast.Import, ast.ImportFrom))
+                for alias in inner.names
+            }
+    return Piece(statement, frozenset(bound), frozenset(used), steps, frozenset(imported))
 
 
 def _walk(statement: ast.stmt) -> Iterator[ast.AST]:

@@ -12,6 +12,7 @@ __all__ = ["Piece"]
 class Piece:
     """A top-level statement: the names it binds there, and all the names and attributes it mentions.
 
+    `imported` are the names that imports inside it bind (``try: from apex import amp``).
     `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
     """
 
@@ -19,6 +20,11 @@ class Piece:
     bound: frozenset[str]
     used: frozenset[str]
     steps: bool = False
+    imported: frozenset[str] = frozenset()
+
+    def gives(self, names: set[str]) -> bool:
+        """Whether it binds one of some names, in whatever way."""
+        return not (self.bound.isdisjoint(names) and self.imported.isdisjoint(names))
 
     @property
     def is_import(self) -> bool:

@@ -85,7 +85,7 @@ def _picked(facts: Outline, events: frozenset[str]) -> list[Piece]:
     while grew:
         grew = False
         for index, piece in enumerate(facts.pieces):
-            if index not in picked and (piece.bound & wanted or piece.used & defined):
+            if index not in picked and (piece.gives(wanted) or piece.used & defined):
                 picked.add(index)
                 wanted |= piece.used
                 if piece.used & defined:

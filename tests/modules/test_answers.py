@@ -73,12 +73,18 @@ def test_what_was_answered_inside_a_circle_is_asked_again_once_the_circle_is_clo
     graph = {"a": "bc", "b": "a", "c": ""}
 
     def root() -> frozenset[str]:
-        for letter in "ab":
-            seen.append(reached(answers, graph, letter))
+        seen.extend(reached(answers, graph, letter) for letter in "ab")
         return frozenset()
 
     answers.get("r", root)
     assert seen == [frozenset("abc"), frozenset("abc")]
+
+
+def test_a_circle_inside_a_circle_waits_for_the_outer_one() -> None:
+    """f - c - e - b - c is closed before f is, but e needs f: what b says without c must not last."""
+    answers: Answers[str, frozenset[str]] = Answers()
+    graph = {"b": "c", "c": "e", "d": "b", "e": "bf", "f": "cd"}
+    assert [reached(answers, graph, letter) for letter in "fd"] == [frozenset("bcdef")] * 2
 
 
 def test_an_answer_that_fails_leaves_nothing_behind() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ampcheck import project as project_module
 from ampcheck.program import Link, Program
 from ampcheck.project import DEEPEST, Project
-from ampcheck.source import decode
+from ampcheck.source import decode, read_bytes
 
 STEP = "def run(loss):\n    loss.backward()\n"
 LOOP = "    optimizer.zero_grad()\n    for x in loader:\n"
@@ -151,7 +151,9 @@ def test_the_main_files_own_imports_win_over_its_modules_own(grow) -> None:
 
 @pytest.mark.parametrize("spelled", ["train.py", "./train.py", "../{here}/train.py"])
 @pytest.mark.parametrize("how", ["from train import settle", "from train import *"])
-def test_a_module_that_imports_the_script_gets_the_script_itself(grow, monkeypatch, spelled: str, how: str) -> None:
+def test_a_module_that_imports_the_script_gets_the_script_itself(
+    grow, monkeypatch, spelled: str, how: str
+) -> None:
     root = grow(
         {
             "train.py": "from steps import run\n\n\ndef settle(x):\n    x.backward()\n\n\nrun(x)\n",
@@ -223,7 +225,8 @@ def test_what_is_left_out_is_said(grow, monkeypatch) -> None:
         {
             **{f"{name}.py": f"def {name}(loss):\n    loss.backward()\n" for name in names},
             "few.py": "from a import a\nfrom b import b\n\na(x)\nb(x)\n",
-            "train.py": "".join(f"from {n} import {n}\n" for n in names) + "".join(f"{n}(x)\n" for n in names),
+            "train.py": "".join(f"from {n} import {n}\n" for n in names)
+            + "".join(f"{n}(x)\n" for n in names),
         }
     )
     assert program(root, "few.py").missing == ""
@@ -241,10 +244,20 @@ def test_a_module_that_is_no_python_is_left_out(grow) -> None:
 
 
 def test_an_answer_of_one_file_serves_the_next(grow, monkeypatch) -> None:
-    root = grow({"a.py": "from steps import run\n\nrun(x)\n", "b.py": "from steps import run\n\nrun(x)\n", "steps.py": STEP})
+    root = grow(
+        {
+            "a.py": "from steps import run\n\nrun(x)\n",
+            "b.py": "from steps import run\n\nrun(x)\n",
+            "steps.py": STEP,
+        }
+    )
     read: list[str] = []
-    real = project_module.read_bytes
-    monkeypatch.setattr(project_module, "read_bytes", lambda path: read.append(path) or real(path))
+
+    def counted(path: str) -> bytes:
+        read.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr("ampcheck.project.read_bytes", counted)
     project = Project()
     one, other = program(root, "a.py", project), program(root, "b.py", project)
     steps = str(root / "steps.py")

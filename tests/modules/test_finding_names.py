@@ -114,7 +114,11 @@ def test_a_module_under_another_name_is_gone_into(grow) -> None:
 
 def test_a_name_of_the_init_hides_the_module_of_the_same_name(grow) -> None:
     root = grow(
-        {"train.py": "", "vision/__init__.py": "from .clip import clip\n", "vision/clip.py": f"{CLIP}\nM = 1\n"}
+        {
+            "train.py": "",
+            "vision/__init__.py": "from .clip import clip\n",
+            "vision/clip.py": f"{CLIP}\nM = 1\n",
+        }
     )
     assert found(root, "train.py", "vision.clip") == ("vision/clip.py", "clip")
     # ``from vision.clip import M`` goes by the module, whatever the attribute is.
@@ -123,7 +127,11 @@ def test_a_name_of_the_init_hides_the_module_of_the_same_name(grow) -> None:
 
 def test_an_absolute_import_never_finds_a_name_of_the_init_beside_the_script(grow) -> None:
     root = grow(
-        {"vision/__init__.py": "from .steps import steps\n", "vision/steps.py": "def steps(): pass\n", "vision/train.py": ""}
+        {
+            "vision/__init__.py": "from .steps import steps\n",
+            "vision/steps.py": "def steps(): pass\n",
+            "vision/train.py": "",
+        }
     )
     assert found(root, "vision/train.py", "steps") == ("vision/steps.py", "")
 
@@ -159,7 +167,15 @@ def test_imports_that_lead_back_to_themselves_lead_nowhere(grow) -> None:
             "starred.py": "from stars import *\n",
         }
     )
-    for name in ("one.clip", "two.clip", "three.clip", "one.other", "two.other", "stars.clip", "starred.clip"):
+    for name in (
+        "one.clip",
+        "two.clip",
+        "three.clip",
+        "one.other",
+        "two.other",
+        "stars.clip",
+        "starred.clip",
+    ):
         assert found(root, "one.py", name) is None
 
 

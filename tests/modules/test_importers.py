@@ -68,6 +68,20 @@ def test_importers_of_importers_and_those_behind_a_reexport(grow) -> None:
     assert of(root, "vision/steps.py") == ["vision/epochs.py", "train.py"]
 
 
+@pytest.mark.parametrize("how", ["import vision as v\n\nv.{0}(x)\n", "from vision import *\n\n{0}(x)\n"])
+@pytest.mark.parametrize("name", ["run", "bound"])
+def test_importers_of_a_package_that_only_passes_the_name_on(grow, how: str, name: str) -> None:
+    root = grow(
+        {
+            "vision/__init__.py": "from .steps import run\nfrom .steps import run as bound\n",
+            "vision/steps.py": STEP,
+            "train.py": how.format(name),
+            "other.py": how.format("show"),
+        }
+    )
+    assert of(root, "vision/steps.py") == ["train.py"]
+
+
 def test_of_a_package_its_init_is_the_file(grow) -> None:
     root = grow({"steps/__init__.py": STEP, "train.py": USES})
     assert of(root, "steps/__init__.py") == ["train.py"]
@@ -101,7 +115,9 @@ def test_folders_that_train_nothing_are_not_looked_into(grow, folder: str) -> No
     assert of(grow({"steps.py": STEP, f"{folder}/train.py": USES})) == []
 
 
-@pytest.mark.parametrize(("file", "looked_at"), [("test_steps.py", 0), ("steps_test.py", 0), ("latest.py", 1)])
+@pytest.mark.parametrize(
+    ("file", "looked_at"), [("test_steps.py", 0), ("steps_test.py", 0), ("latest.py", 1)]
+)
 def test_tests_are_not_looked_at(grow, file: str, looked_at: int) -> None:
     assert len(of(grow({"steps.py": STEP, file: USES}))) == looked_at
 
@@ -119,7 +135,12 @@ def test_a_project_is_scanned_once_and_not_without_end(grow, monkeypatch) -> Non
     root = grow({"steps.py": STEP, "more.py": STEP, "train.py": USES})
     scans: list[str] = []
     real = importers_module._scan
-    monkeypatch.setattr(importers_module, "_scan", lambda top: scans.append(top) or real(top))
+
+    def counted(top: str) -> list[tuple[str, frozenset[bytes]]]:
+        scans.append(top)
+        return real(top)
+
+    monkeypatch.setattr(importers_module, "_scan", counted)
     importers = Importers(Project())
     importers.of(str(root / "steps.py"))
     importers.of(str(root / "more.py"))
