@@ -75,9 +75,10 @@ def _call(finding: Finding, path: str) -> Site | None:
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
     """Each fault once: the certain finding before the possible one, the one that depends on less before the other."""
-    best: dict[tuple[Site, str], Finding] = {}
+    best: dict[tuple[Site, str, str], Finding] = {}
     for finding in findings:
-        key = finding.site, finding.code
+        # What no run shows is about the analysis, and one file can have several reasons to be cut short.
+        key = finding.site, finding.code, finding.message if finding.witness is None else ""
         known = best.get(key)
         if known is None or _rank(finding) < _rank(known):
             best[key] = finding

@@ -289,6 +289,8 @@ class _Assembly:
         for node in p.walk(*module.body):
             if isinstance(node, p.Name):
                 mentioned.add(node.id)
+            elif isinstance(node, p.Constant) and isinstance(node.value, str):
+                mentioned.add(node.value)  # an annotation in quotes
             elif isinstance(node, p.Attribute):
                 chain = _dotted(node, imports)
                 if chain:
@@ -299,6 +301,7 @@ class _Assembly:
             elif name in mentioned:
                 self._want(path, module.path, dotted, distance)
         called = mentioned | {n.attr for n in p.walk(*module.body) if isinstance(n, p.Attribute)}
+        called = {name.strip("_") for name in called}
         for name, dotted in ENGINE_NAMES.items():
             if name in called and not p.Program.is_model(path):
                 self._want(path, module.path, dotted, distance)

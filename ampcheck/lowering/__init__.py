@@ -12,6 +12,7 @@ from ampcheck.lowering.outline import Outline, outline
 from ampcheck.lowering.select import Segment, select
 from ampcheck.lowering.slicing import slice_module
 from ampcheck.lowering.statements import Statements
+from ampcheck.lowering.telling import contributes, own_attributes
 from ampcheck.source import Source, Unreadable
 
 __all__ = ["lower"]
@@ -39,12 +40,19 @@ def lower(
         for segment in select(source, facts or outline(source), holders, wanted):
             body += _lower_segment(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)
-        return slice_module(module, holders, hooks | (wanted or frozenset()))
+        asked = wanted | _constants(facts or outline(source), wanted) if wanted is not None else frozenset()
+        return slice_module(module, holders, hooks | asked)
     except RecursionError:
         raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
     except (SyntaxError, ValueError, cst.CSTValidationError) as error:
         # Literals that only their evaluation shows to be none.
         raise source.refusal or Unreadable(f"not Python: {str(error)[:200]}") from None
+
+
+def _constants(facts: Outline, wanted: frozenset[str]) -> frozenset[str]:
+    """What classes without methods hold, which are asked for: ``Config.accumulation`` is read in another file."""
+    classes = [piece for piece in facts.reachable(wanted) if piece.is_class and contributes(piece)]
+    return frozenset().union(*map(own_attributes, classes))
 
 
 def _parsed(text: str) -> cst.Module:

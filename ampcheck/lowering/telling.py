@@ -69,4 +69,6 @@ def own_attributes(piece: Piece) -> set[str]:
     for statement in getattr(piece.statement, "body", []):
         if isinstance(statement, ast.Assign):
             found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.add(statement.target.id)
     return found

@@ -63,7 +63,10 @@ def test_imports_by_the_names_that_they_bind(statement: str, bound: dict[str, st
     assert facts(statement).imports == bound
 
 
-@pytest.mark.parametrize(("statement", "module"), [("from a.b import *", "a.b"), ("from . import *", "."), ("from ..a import *", "..a")])
+@pytest.mark.parametrize(
+    ("statement", "module"),
+    [("from a.b import *", "a.b"), ("from . import *", "."), ("from ..a import *", "..a")],
+)
 def test_star_imports(statement: str, module: str) -> None:
     assert facts(statement).stars == (module,)
 
@@ -194,11 +197,12 @@ def test_own_attributes_are_those_of_self_and_of_the_class_body() -> None:
         class C:
             flag, other = True, 1
             limit = 3
+            typed: int = 4
             def f(self, that):
                 self.x = that.y
                 self.run(self.z.w)
         """
-    assert own_attributes(piece(text)) == {"limit", "x", "run", "z"}
+    assert own_attributes(piece(text)) == {"limit", "typed", "x", "run", "z"}
 
 
 # --- what is read ---------------------------------------------------------------------------------------------

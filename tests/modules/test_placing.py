@@ -65,3 +65,8 @@ def test_each_fault_once_and_the_one_that_says_most() -> None:
         assert merged(found) == [certain]
     assert merged([possible, conditional]) == [conditional]
     assert len(merged([certain, finding(code="AMP102"), finding(CALL)])) == 3
+
+
+def test_what_is_said_of_the_analysis_is_merged_by_its_words() -> None:
+    cut, other = (finding(witness=None, code="AMP902", message=why) for why in ("too many", "too deep"))
+    assert merged([cut, other, cut]) == [cut, other]
