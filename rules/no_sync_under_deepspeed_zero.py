@@ -25,13 +25,13 @@ class NoSyncUnderDeepspeedZero(Rule):
 
     ## Example
     ```python
-    with engine.no_sync():          # "zero_optimization": {"stage": 2}
+    with engine.no_sync():  # "zero_optimization": {"stage": 2}
         engine.backward(loss)
     ```
 
     ## Use instead
     ```python
-    engine.backward(loss)           # "gradient_accumulation_steps": K
+    engine.backward(loss)  # "gradient_accumulation_steps": K
     engine.step()
     ```
 

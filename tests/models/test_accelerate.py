@@ -112,7 +112,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
     from accelerate.state import AcceleratorState, GradientState
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    class OnCpu(accelerate.Accelerator):  # type: ignore[misc]
+    class OnCpu(accelerate.Accelerator):  # type: ignore[misc,name-defined]
         def __init__(self, *args: Any, **keywords: Any) -> None:
             AcceleratorState._reset_state(True)
             GradientState._reset_state()
@@ -125,7 +125,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(accelerate, "Accelerator", OnCpu)
 
-    class Probe(torch.nn.Module):
+    class Probe(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.p = torch.nn.Parameter(torch.zeros(2))
@@ -147,7 +147,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
                 first, second = parameter.grad.tolist()
                 seen.setdefault(owners[id(parameter)], []).append((first, second))
 
-        class Counting(torch.optim.lr_scheduler.LambdaLR):  # type: ignore[misc]
+        class Counting(torch.optim.lr_scheduler.LambdaLR):  # type: ignore[misc,name-defined]
             def step(self, *args: Any) -> None:
                 if getattr(self, "_ready", False):
                     (parameter,) = self.optimizer.param_groups[0]["params"]

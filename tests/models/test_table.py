@@ -99,5 +99,7 @@ def test_the_documentation_names_the_version_of_each_model(path: Path, checkout:
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     version = re.search(r"\d+\.\d+\.\d+|commit [0-9a-f]{8}", text)
     assert version is not None
-    rows = [row for row in (checkout / "docs" / "libraries.md").read_text().splitlines() if row.startswith("| ")]
+    rows = [
+        row for row in (checkout / "docs" / "libraries.md").read_text().splitlines() if row.startswith("| ")
+    ]
     assert any(version[0].removeprefix("commit ") in row for row in rows)

@@ -64,7 +64,7 @@ def installed(tmp_path: Path) -> Any:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers", reason="the extra `models` is not installed")
 
-    class Probe(torch.nn.Module):
+    class Probe(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.p = torch.nn.Parameter(torch.zeros(2))
@@ -82,12 +82,12 @@ def installed(tmp_path: Path) -> Any:
         model = Taking() if takes_kwargs else Probe()
         seen: list[tuple[float, float]] = []
 
-        class Watch(transformers.TrainerCallback):  # type: ignore[misc]
+        class Watch(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
             def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
                 first, second = model.p.grad.tolist()
                 seen.append((first, second))
 
-        class InOrder(names["Probing"]):  # type: ignore[misc]
+        class InOrder(names["Probing"]):  # type: ignore[misc,name-defined,valid-type]
             def _get_train_sampler(self, *_: Any) -> Any:
                 return torch.utils.data.SequentialSampler(self.train_dataset)
 
