@@ -102,7 +102,7 @@ def test_a_rule_that_crashes_breaks_its_file_alone(tree: Path, monkeypatch: pyte
 
 
 def test_a_crash_of_the_analysis_itself_is_one_too(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def explode(_: object) -> None:
+    def explode(*_: object) -> None:
         raise AssertionError("unforeseen")
 
     monkeypatch.setattr(check, "explore", explode)
@@ -111,7 +111,7 @@ def test_a_crash_of_the_analysis_itself_is_one_too(tree: Path, monkeypatch: pyte
 
 
 def test_an_interrupt_is_not_swallowed(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(check, "explore", interrupt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ampcheck.events import Site
@@ -51,6 +52,14 @@ def test_one_in_another_checked_file_stays_there_as_that_is_shown(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     checked = {str(tmp_path / "helper.py"): "./helper.py"}
     assert sites(placed([finding()], "train.py", checked)) == [replace(EVENT, path="./helper.py")]
+
+
+def test_what_a_loop_does_wrong_is_said_where_the_loop_stands() -> None:
+    summed = finding(name="loss-not-divided")
+    assert sites(placed([summed], "train.py", {str(Path("helper.py").absolute()): "helper.py"})) == [CALL]
+    elsewhere = finding(name="loss-not-divided", loop=replace(LOOP, path="between.py"))
+    assert placed([elsewhere], "train.py", {str(Path("helper.py").absolute()): "helper.py"}) == []
+    assert own([summed], "helper.py") == []
 
 
 def test_of_another_files_runs_only_what_lies_here_counts() -> None:
