@@ -194,6 +194,8 @@ def _assert(machine: Machine, node: p.Assert) -> None:
     test = machine.evaluate(node.test)
     if is_varying(test) or not atoms_of(test) or isinstance(test, v.Unknown):
         return  # numbers are this run's own choice: ``assert last`` after a loop proves nothing
+    if machine.trial is None:
+        suppose(machine, test, True)
     holds, _ = truth(machine, test, node.test.site)
     if not holds:
         raise Infeasible
