@@ -30,7 +30,7 @@ __all__ = ["Options", "check_paths", "python_files", "traces_of"]
 
 
 # A file that only imports the one in question is explored less widely.
-FEWER_RUNS = 128
+FEWER_RUNS = 48
 
 
 @dataclass(frozen=True, slots=True)

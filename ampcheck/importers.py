@@ -22,7 +22,7 @@ TESTS = re.compile(r"(^|_)tests?([_.]|$)")
 WORD = re.compile(rb"\w+")
 
 # So many importers are looked at, of so many files that mention a name of the file's in an import.
-MOST = 3
+MOST = 2
 MOST_CANDIDATES = 24
 # ... in a project of at most so many files.
 MOST_FILES = 4000

@@ -159,7 +159,7 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
         group = (text_of(left), text_of(right))
     text = f"{text_of(left)} {base} {text_of(right)}"
     # In an uneventful run no limit is exceeded and no rare iteration is due; inequalities read "not yet".
-    usual = not varying
+    usual = not varying and not _is_cpu(right)
     monotone = False
     if varying and base in ("<", "<="):
         usual = _reads_not_yet(left)
@@ -179,6 +179,11 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
         group=group,
         monotone=monotone,
     )
+
+
+def _is_cpu(value: v.Value) -> bool:
+    """``device.type == "cpu"``: training runs on something else."""
+    return isinstance(value, v.Const) and value.value == "cpu"
 
 
 def _counts_calls(machine: Machine, left: v.Value, right: v.Value) -> bool:

@@ -23,6 +23,7 @@ __all__ = ["execute"]
 
 def execute(machine: Machine, body: tuple[p.Stmt, ...]) -> None:
     """Run statements in order."""
+    machine.work += len(body)
     for statement in body:
         CASES[type(statement)](machine, statement)
 

@@ -27,6 +27,8 @@ MAX_FLIPS = 2
 # Where more options than this matter, they are tried one at a time.
 MANY_OPTIONS = 5
 MAX_RUNS = 256
+# Statements run for one root, in all its runs: some roots are so large that a few runs must do.
+MOST_WORK = 400_000
 MAX_RESTARTS = 10
 
 
@@ -124,6 +126,7 @@ class _Exploring:
         self, program: p.Program, layout: Layout, root: Root, result: Exploration, most: int
     ) -> None:
         self.most = most
+        self.work = 0
         self.program = program
         self.layout = layout
         self.root = root
@@ -161,6 +164,12 @@ class _Exploring:
         relevant = 0  # options that change the trace when they alone are not as usual
         for count in itertools.count():
             if not pending:
+                return
+            if self.work > MOST_WORK * self.most // MAX_RUNS:
+                self._truncate(
+                    f"more than {MOST_WORK:,} statements in {count} runs: {len(pending)} combinations of its options "
+                    "not explored"
+                )
                 return
             if count >= self.most:
                 self._truncate(
@@ -220,6 +229,7 @@ class _Exploring:
         except RecursionError:
             self._truncate("nested too deeply to be run")
         self.entered |= machine.entered
+        self.work += machine.work
         return trace_of(machine, self.name)
 
     def _truncate(self, why: str) -> None:

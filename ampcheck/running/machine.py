@@ -97,6 +97,7 @@ class Machine(ABC):
         self.readings = 0
         self.uses: dict[int, set[str]] = {}
         self.touched = 0
+        self.work = 0
         self.called = 0
         self.entered: set[p.Node] = set()
         self.unsynced: list[str] = []
