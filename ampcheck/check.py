@@ -115,6 +115,7 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = project.program(source)
+    program.settings = _settings(source)
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
@@ -223,6 +224,16 @@ def _truncated(exploration: Exploration, rules: Sequence[Rule]) -> Iterator[Find
             if rule.code == "AMP902":
                 message = f"analysis of `{cut.root}` was cut short: {cut.why}"
                 yield Finding(rule.code, rule.name, rule.severity, "certain", cut.site, message)
+
+
+def _settings(source: Source) -> dict[str, int]:
+    """The numbers that configuration files certainly give to this file's engines."""
+    found = configurations_of(source)
+    answers = {
+        "gradient_accumulation_steps": found.gradient_accumulation_steps,
+        "zero_stage": found.zero_stage,
+    }
+    return {name: answer.value for name, answer in answers.items() if answer is not None and answer.sure}
 
 
 def _declarations(module: p.Module) -> Iterator[Trace]:

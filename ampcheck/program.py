@@ -429,6 +429,7 @@ class Program:
 
     `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
     ("", name) for absolute ones.
+    `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
     Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
     """
 
@@ -436,6 +437,7 @@ class Program:
     modules: dict[str, Module] = field(default_factory=dict)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
     missing: str = ""
+    settings: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.modules.setdefault(self.main.path, self.main)

@@ -205,6 +205,12 @@ def _unknown(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     return v.Unknown(_literal(given.args[0]))
 
 
+def _configured(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    name = _literal(given.args[0])
+    number = machine.program.settings.get(name)
+    return v.Unknown(name) if number is None else v.Number(number, label=name)
+
+
 def _unknown_loader(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     text = _literal(given.args[0]) or text_of(given.args[0])
     return v.Items("data", text)
@@ -241,7 +247,7 @@ INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "engine_call": _engine_call,
     "own": _own,
     "unknown": _unknown,
-    "configured": _unknown,
+    "configured": _configured,
     "declared": _unknown,
     "doubtful": _doubtful,
     "quantity": _quantity,
