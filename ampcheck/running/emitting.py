@@ -47,6 +47,10 @@ FREEZES = re.compile(
 )
 
 
+# The library whose own clip never sees a loss scale.
+UNSCALING = "<accelerate>"
+
+
 def is_on(machine: Machine, scaler: v.Scaler, node: p.Node) -> tuple[bool, list[Guard]]:
     """Whether a scaler is enabled in this run, and the guard that says so."""
     if isinstance(scaler.enabled, v.Truth):
@@ -301,6 +305,10 @@ def clip(
         # The engine has taken the gradients away: what is clipped is nothing.
         machine.emit(ev.EngineCall(site=node.site, library="deepspeed", call="clip", roles=hidden))
         owners = tuple(o for o in owners if o not in hidden)
+    if any(f.site.path == UNSCALING for f in machine.active) and _carry_scale(machine, owners):
+        # Its own clip unscales what it has prepared, wherever that was: the run has lost sight of it.
+        machine.emit(ev.Escape(site=node.site, roles=owners, into="clip_grad_norm_"))
+        return v.GradientNorm(parameters, frozenset())
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(
@@ -319,6 +327,11 @@ def clip(
         )
         declare(machine, "clip", owners, record.index)
     return v.GradientNorm(parameters, frozenset())
+
+
+def _carry_scale(machine: Machine, owners: tuple[str, ...]) -> bool:
+    """Whether gradients still carry a loss scale."""
+    return any(c.unit.is_scaled for o in owners for c in machine.state.buffer(o).contributions)
 
 
 def _is_scaled(threshold: v.Value | None) -> bool:

@@ -22,6 +22,8 @@ doubtful(text)
     rests on how it comes out.
 quantity(name)
     a number that is none of the known factors and no window's length; what is divided by it is normalised by it.
+unseen_optimizers(list)
+    the optimizers that hold gradients and are not in the list: who clips with an engine has prepared them somewhere.
 unknown_loader(text)
     something that yields an epoch's batches.
 at_last_batch()
@@ -205,6 +207,13 @@ def _unknown(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     return v.Unknown(_literal(given.args[0]))
 
 
+def _unseen_optimizers(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    known = set(_ids(given.args))
+    holding = {o.id for o in machine.optimizers() if machine.state.buffer(o.id).contributions}
+    unseen = [o for o in machine.optimizers() if o.id in holding - known]
+    return v.Seq("list", [v.Optimizer(o.id, None, o.known) for o in unseen])
+
+
 def _configured(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     name = _literal(given.args[0])
     number = machine.program.settings.get(name)
@@ -248,6 +257,7 @@ INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "own": _own,
     "unknown": _unknown,
     "configured": _configured,
+    "unseen_optimizers": _unseen_optimizers,
     "declared": _unknown,
     "doubtful": _doubtful,
     "quantity": _quantity,

@@ -19,7 +19,7 @@ Engine calls: ("accelerate", "accumulate") with the accelerator's scaler, ("acce
 
 import torch
 
-from ampcheck.models import at_last_batch, configured, engine_call, kind_of, own, unknown
+from ampcheck.models import at_last_batch, configured, engine_call, kind_of, own, unknown, unseen_optimizers
 
 
 class DistributedType:
@@ -304,7 +304,8 @@ class Accelerator:
     def unscale_gradients(self, optimizer=None):
         if self.distributed_type != "DEEPSPEED":
             if optimizer is None:
-                optimizers = self._optimizers
+                # What was built where nobody looks was prepared there too.
+                optimizers = self._optimizers + unseen_optimizers(self._optimizers)
             elif kind_of(optimizer) == "sequence":
                 optimizers = optimizer
             else:
