@@ -86,6 +86,8 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
 
 def _through(model: v.Model, value: v.Value, name: str) -> v.Value:
     """A submodule seen through its model: ``model.encoder``."""
+    if isinstance(value, v.Instance) and p.Program.is_model(value.cls.node.site.path):
+        return value  # a library's engine that a module keeps is no part of it
     if isinstance(value, (v.Unknown, v.Instance)) and not (isinstance(value, v.Unknown) and value.flow):
         return _submodel(model, name)
     return value
@@ -157,6 +159,8 @@ def _part(machine: Machine, instance: v.Instance, name: str, value: v.Value) -> 
         isinstance(value, v.Unknown) and value.role is None and value.flow is None and not value.varying
     )
     is_part = isinstance(value, v.Instance) or (is_object and value.text == f"self.{name}")  # type: ignore[attr-defined]
+    if isinstance(value, v.Instance) and p.Program.is_model(value.cls.node.site.path):
+        return value
     if not is_part or not instance.id or class_kind(instance.cls) != "module":
         return value
     if names_optimizer(name) or names_scaler(name) or names_scheduler(name):
