@@ -65,6 +65,8 @@ class OptimizerBeforeSharding(Rule):
             wrap = _later(trace, optimizer, record)
             if wrap is None or step is None or not isinstance(wrap.event, Build):
                 continue
+            if any(trace.roles[r].engine for r in (optimizer, wrap.event.role) if r in trace.roles):
+                continue  # an engine that wraps gives the optimizer the new parameters
             yield Violation(
                 record.index,
                 f"{name(trace, optimizer)} is built before {name(trace, wrap.event.role)} is sharded: it holds "
