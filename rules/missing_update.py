@@ -121,8 +121,8 @@ class MissingUpdate(Rule):
             place.index,
             f"{reason}: {raises}, expected an update on every path",
             story(trace, previous_backward(trace, used.index, optimizer), *uses, jump, backward, record),
-            # An optimizer that steps nowhere in the run steps where it cannot be seen.
-            certain=any(step.optimizer == optimizer for _, step in trace.of(Step))
+            # An optimizer known by name alone that steps nowhere in the run steps where it cannot be seen.
+            certain=(trace.roles[optimizer].known or any(s.optimizer == optimizer for _, s in trace.of(Step)))
             and are_known(trace, scaler)
             and isinstance(backward.event, Backward)
             and optimizer not in backward.event.assumed,
