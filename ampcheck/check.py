@@ -238,16 +238,16 @@ def _settings(source: Source) -> dict[str, int]:
 
 def _declarations(module: p.Module) -> Iterator[Trace]:
     """What holds without running anything, each as a trace of its own: deprecated names, recomputes by hand."""
-    imports: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for node in p.walk(*module.body):
         if isinstance(node, p.Import):
-            imports.update(node.names)
+            origins.update(node.names)
         elif isinstance(node, p.Call):
-            name = _dotted(node.func, imports)
+            name = p.dotted(node.func, origins)
             instead = deprecated(name) if name else None
             if name and instead:
                 yield _declared(Deprecated(site=node.site, name=name, instead=instead))
-        elif isinstance(node, p.ClassDef) and FUNCTION in (_dotted(base, imports) for base in node.bases):
+        elif isinstance(node, p.ClassDef) and FUNCTION in (p.dotted(base, origins) for base in node.bases):
             again = bare_recompute(node)
             if again is not None and uses_autocast(module.body):
                 yield _declared(Recompute(site=again.site, function=node.name))
@@ -255,12 +255,3 @@ def _declarations(module: p.Module) -> Iterator[Trace]:
 
 def _declared(event: Event) -> Trace:
     return Trace("the file", (Record(0, event, State(), State(), 0, 0),), {})
-
-
-def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:
-    if isinstance(node, p.Name):
-        return imports.get(node.id)
-    if isinstance(node, p.Attribute):
-        owner = _dotted(node.value, imports)
-        return f"{owner}.{node.attr}" if owner else None
-    return None

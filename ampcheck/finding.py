@@ -38,7 +38,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault at one place."""
+    """One fault at one place; `of_loop`: the loop is to blame, not the helper whose line it may be."""
 
     code: str
     name: str
@@ -50,6 +50,7 @@ class Finding:
     hint: str = ""
     witness: Witness | None = None
     replay: Replay | None = None
+    of_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ from ampcheck.events import Site
 from ampcheck.finding import Finding
 from ampcheck.imports import spelled
 
-# What the loop does wrong, whichever helper's line it shows at.
-OF_LOOPS = frozenset({"loss-not-divided", "missing-no-sync"})
-
 __all__ = ["merged", "own", "placed"]
 
 
@@ -31,7 +28,7 @@ def placed(findings: Iterable[Finding], path: str, checked: Mapping[str, str]) -
         home = _home(finding)
         if finding.site.path == path and home == path:
             found.append(finding)
-        elif home == path and finding.name in OF_LOOPS:
+        elif home == path and finding.of_loop:
             call = _call(finding, path)
             found.append(finding if call is None else replace(finding, site=call))
         elif (shown := checked.get(os.path.abspath(finding.site.path))) is not None:
@@ -54,7 +51,7 @@ def own(findings: Iterable[Finding], path: str) -> list[Finding]:
 
 def _home(finding: Finding) -> str:
     """The file that a fault belongs to: that of its event, or of the loop, or the boundary's test, that is to blame."""
-    if finding.name not in OF_LOOPS or finding.witness is None:
+    if not finding.of_loop or finding.witness is None:
         return finding.site.path
     trace = finding.witness.trace
     records = [trace.records[i] for i in (finding.witness.record, *finding.witness.steps)]

@@ -6,7 +6,7 @@ no node for becomes `Opaque` with its operands, so that nothing a value depends 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -58,6 +58,8 @@ __all__ = [
     "With",
     "Yield",
     "children",
+    "dotted",
+    "imports_of",
     "is_record",
     "walk",
 ]
@@ -496,3 +498,25 @@ def is_record(cls: ClassDef) -> bool:
     names = {d.id if isinstance(d, Name) else d.attr for d in makers if isinstance(d, Name | Attribute)}
     bases = {b.id if isinstance(b, Name) else b.attr for b in cls.bases if isinstance(b, Name | Attribute)}
     return bool(names & {"dataclass", "define", "frozen", "attrs"}) or "NamedTuple" in bases
+
+
+def dotted(node: Node, imports: Mapping[str, str]) -> str | None:
+    """The dotted name that an expression spells, by what its first name was imported as; None for anything else."""
+    match node:
+        case Name(id=name):
+            return imports.get(name)
+        case Attribute(value=value, attr=attr):
+            owner = dotted(value, imports)
+            return f"{owner}{'' if owner.endswith('.') else '.'}{attr}" if owner else None
+        case _:
+            return None
+
+
+def imports_of(module: Module) -> dict[str, str]:
+    """What the names that a module imports stand for, the first import of a name first."""
+    found: dict[str, str] = {}
+    for node in walk(*module.body):
+        if isinstance(node, Import):
+            for name, origin in node.names:
+                found.setdefault(name, origin)
+    return found

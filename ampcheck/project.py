@@ -99,7 +99,8 @@ class Project:
             package = module_file(os.path.dirname(folder), os.path.basename(folder))
             return self._walk(folder, names, package)
         model = model_of(dotted)
-        if model is not None:
+        # What stands beside a script comes before any library of that name, for Python as well.
+        if model is not None and not module_file(os.path.dirname(path), names[0]):
             return self._chase(*model, frozenset()) if model[1] else Link(model[0])
         if p.Program.is_model(path) or not names or not may_be_local(path, names[0]):
             return None
@@ -292,7 +293,7 @@ class _Assembly:
             elif isinstance(node, p.Constant) and isinstance(node.value, str):
                 mentioned.add(node.value)  # an annotation in quotes
             elif isinstance(node, p.Attribute):
-                chain = _dotted(node, imports)
+                chain = p.dotted(node, imports)
                 if chain:
                     chains.add(chain)
         for name, dotted in (*imports.items(), *again):
@@ -343,12 +344,3 @@ class _Assembly:
             self.distance[link.path] = distance + 1
         self.wanted[link.path].add(link.name)
         return True
-
-
-def _dotted(node: p.Expr, imports: dict[str, str]) -> str | None:
-    if isinstance(node, p.Name):
-        return imports.get(node.id)
-    if isinstance(node, p.Attribute):
-        owner = _dotted(node.value, imports)
-        return (f"{owner}{node.attr}" if owner.endswith(".") else f"{owner}.{node.attr}") if owner else None
-    return None

@@ -88,7 +88,8 @@ class Rule:
     `oracle` names the observables of which at least one must deviate from the reference for a finding to be
     confirmed, in the order of preference; empty when the fault has no trace that a replay could observe, and then
     `unobservable` says why.  `contests` names the habits of a loop that are the fault itself, so that no acceptable
-    reference has them.  A rule that is `opt_in` is off unless it is selected.
+    reference has them.  A rule that is `opt_in` is off unless it is selected.  `of_loop`: the fault is the loop's,
+    whichever helper's line it shows at.
     """
 
     code: ClassVar[str]
@@ -98,6 +99,7 @@ class Rule:
     unobservable: ClassVar[str] = ""
     contests: ClassVar[tuple[Habit, ...]] = ()
     opt_in: ClassVar[bool] = False
+    of_loop: ClassVar[bool] = False
     hint: ClassVar[str] = ""
 
     def check(self, trace: Trace) -> Iterator[Violation]:

@@ -136,6 +136,7 @@ def _report(
         condition,
         rule.hint,
         Witness(run.trace, violation.record, violation.steps),
+        of_loop=rule.of_loop,
     )
 
 

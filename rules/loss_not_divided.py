@@ -62,6 +62,7 @@ class LossNotDivided(Rule):
     name = "loss-not-divided"
     severity = "error"
     oracle = ("gradient",)
+    of_loop = True
     hint = "divide the loss by the number of micro-batches before its backward"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

@@ -54,6 +54,7 @@ class MissingNoSync(Rule):
     name = "missing-no-sync"
     severity = "warning"
     oracle = ("syncs",)
+    of_loop = True
     hint = "run all but the last micro-batch of a window inside `model.no_sync()`, forward included"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

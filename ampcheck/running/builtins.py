@@ -277,6 +277,16 @@ def _isinstance(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | N
     return v.Truth(True) if kind in wrappers else None
 
 
+def _hasattr(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
+    """``hasattr(model, "no_sync")``: what DDP and FSDP1 have, and a model that is not wrapped has not."""
+    model = given.args[0] if given.args else None
+    model = model.role if isinstance(model, v.Unknown) else model
+    if not isinstance(model, v.Model) or not model.wrapper or len(given.args) < 2:
+        return None
+    asked = given.args[1].value if isinstance(given.args[1], v.Const) else ""
+    return v.TRUE if asked == "no_sync" and model.wrapper.startswith(("ddp", "fsdp1")) else None
+
+
 def _partial(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
     return v.Partial(given.args[0], tuple(given.args[1:]), given.keywords) if given.args else None
 
@@ -388,6 +398,7 @@ BUILTINS: dict[str, Builtin] = {
     "min": _extreme,
     "len": _len,
     "getattr": _getattr,
+    "hasattr": _hasattr,
     "isinstance": _isinstance,
     "partial": _partial,
     "div": _quotient,

@@ -47,10 +47,6 @@ FREEZES = re.compile(
 )
 
 
-# The library whose own clip never sees a loss scale.
-UNSCALING = "<accelerate>"
-
-
 def is_on(machine: Machine, scaler: v.Scaler, node: p.Node) -> tuple[bool, list[Guard]]:
     """Whether a scaler is enabled in this run, and the guard that says so."""
     if isinstance(scaler.enabled, v.Truth):
@@ -305,10 +301,6 @@ def clip(
         # The engine has taken the gradients away: what is clipped is nothing.
         machine.emit(ev.EngineCall(site=node.site, library="deepspeed", call="clip", roles=hidden))
         owners = tuple(o for o in owners if o not in hidden)
-    if any(f.site.path == UNSCALING for f in machine.active) and _are_out_of_sight(machine, owners):
-        # Its own clip unscales what it has prepared, wherever that was: the run has lost sight of it.
-        machine.emit(ev.Escape(site=node.site, roles=owners, into="clip_grad_norm_"))
-        return v.GradientNorm(parameters, frozenset())
     if owners:
         each = bool(parameters and parameters.each)
         record = machine.emit(
@@ -327,14 +319,6 @@ def clip(
         )
         declare(machine, "clip", owners, record.index)
     return v.GradientNorm(parameters, frozenset())
-
-
-def _are_out_of_sight(machine: Machine, owners: tuple[str, ...]) -> bool:
-    """Whether gradients carry a loss scale, and belong to optimizers that nothing has ever unscaled in this run."""
-    if any(isinstance(r.event, ev.Unscale) and r.event.optimizer in owners for r in machine.records):
-        return False
-    held = (c for o in owners for c in machine.state.buffer(o).contributions)
-    return any(exponent > 0 for c in held for _, exponent in c.unit.scale)
 
 
 def _is_scaled(threshold: v.Value | None) -> bool:

@@ -33,7 +33,7 @@ def _class(program: p.Program, path: str, base: p.Expr) -> p.ClassDef | None:
         local = _defined(module, base.id)
         if local is not None:
             return local
-    dotted = _dotted(module, base)
+    dotted = p.dotted(base, p.imports_of(module))
     link = program.link(path, dotted) if dotted else None
     if link is None and isinstance(base, p.Name):
         link = program.links.get((path, f"*{base.id}"))
@@ -47,19 +47,3 @@ def _defined(module: p.Module, name: str) -> p.ClassDef | None:
         if isinstance(node, p.ClassDef) and node.name == name:
             return node
     return None
-
-
-def _dotted(module: p.Module, node: p.Expr) -> str | None:
-    match node:
-        case p.Name(id=name):
-            for statement in p.walk(*module.body):
-                if isinstance(statement, p.Import):
-                    for bound, dotted in statement.names:
-                        if bound == name:
-                            return dotted
-            return None
-        case p.Attribute(value=value, attr=attr):
-            owner = _dotted(module, value)
-            return f"{owner}{'' if owner.endswith('.') else '.'}{attr}" if owner else None
-        case _:
-            return None

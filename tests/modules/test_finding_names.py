@@ -33,6 +33,21 @@ def test_a_module_beside_the_script_goes_before_one_above_it(grow) -> None:
     assert found(root, "other/train.py", "steps.clip") == ("steps.py", "clip")
 
 
+def test_a_module_beside_the_script_goes_before_a_library_of_its_name(grow) -> None:
+    root = grow(
+        {
+            "train.py": "",
+            "timm/__init__.py": "",
+            "timm/utils.py": "class NativeScaler: pass\n",
+            "a/train.py": "",
+        }
+    )
+    assert found(root, "train.py", "timm.utils.NativeScaler") == ("timm/utils.py", "NativeScaler")
+    link = Project().find(str(root / "a/train.py"), "timm.utils.NativeScaler")
+    assert link is not None
+    assert link.path == "<timm>"
+
+
 def test_a_package_goes_before_a_module_of_its_name(grow) -> None:
     root = grow({"train.py": "", "steps.py": CLIP, "steps/__init__.py": CLIP})
     assert found(root, "train.py", "steps.clip") == ("steps/__init__.py", "clip")

@@ -55,9 +55,9 @@ def test_one_in_another_checked_file_stays_there_as_that_is_shown(tmp_path, monk
 
 
 def test_what_a_loop_does_wrong_is_said_where_the_loop_stands() -> None:
-    summed = finding(name="loss-not-divided")
+    summed = finding(of_loop=True)
     assert sites(placed([summed], "train.py", {str(Path("helper.py").absolute()): "helper.py"})) == [CALL]
-    elsewhere = finding(name="loss-not-divided", loop=replace(LOOP, path="between.py"))
+    elsewhere = finding(of_loop=True, loop=replace(LOOP, path="between.py"))
     assert placed([elsewhere], "train.py", {str(Path("helper.py").absolute()): "helper.py"}) == []
     assert own([summed], "helper.py") == []
 

@@ -228,14 +228,14 @@ class Trainer:
         self.create_scheduler(num_training_steps=1000)
         own("trainer", self.optimizer, self.lr_scheduler, self.model)
         model.zero_grad()
-        self._on_train_begin()
+        self._call("on_train_begin")
         for epoch in range(self.args.num_train_epochs):
-            self._on_epoch_begin()
+            self._call("on_epoch_begin")
             for step, inputs in enumerate(unknown_loader("the training data")):
                 is_last = (step + 1) % accumulation == 0 or at_last_batch()
                 self.accelerator.gradient_state.sync_gradients = is_last
                 if step % accumulation == 0:
-                    self._on_step_begin()
+                    self._call("on_step_begin")
                 engine_call("trainer", "hook Trainer.training_step")
                 if is_last:
                     self.training_step(model, inputs, num_items_in_batch)
@@ -245,131 +245,27 @@ class Trainer:
                 engine_call("trainer", "end Trainer.training_step")
                 if is_last:
                     self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.max_grad_norm)
-                    self._on_pre_optimizer_step()
+                    self._call("on_pre_optimizer_step")
                     self.optimizer.step()
-                    self._on_optimizer_step()
+                    self._call("on_optimizer_step")
                     if not self.accelerator.optimizer_step_was_skipped:
                         self.lr_scheduler.step()
                     model.zero_grad()
-                    self._on_step_end()
+                    self._call("on_step_end")
                 else:
-                    self._on_substep_end()
-            self._on_epoch_end()
-        self._on_train_end()
+                    self._call("on_substep_end")
+            self._call("on_epoch_end")
+        self._call("on_train_end")
 
     # --- callbacks ---
 
     def add_callback(self, callback):
         self.callbacks.append(callback)
 
-    def _on_train_begin(self):
+    def _call(self, event):
         for callback in self.callbacks:
             engine_call("trainer", "hook callback")
-            callback.on_train_begin(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_epoch_begin(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_epoch_begin(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_step_begin(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_step_begin(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_pre_optimizer_step(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_pre_optimizer_step(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_optimizer_step(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_optimizer_step(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_substep_end(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_substep_end(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_step_end(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_step_end(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_epoch_end(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_epoch_end(
-                self.args,
-                self.state,
-                self.control,
-                model=self.model,
-                optimizer=self.optimizer,
-                lr_scheduler=self.lr_scheduler,
-            )
-            engine_call("trainer", "end callback")
-
-    def _on_train_end(self):
-        for callback in self.callbacks:
-            engine_call("trainer", "hook callback")
-            callback.on_train_end(
+            getattr(callback, event)(
                 self.args,
                 self.state,
                 self.control,
