@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import imports, registry
 from ampcheck import program as p
+from ampcheck.assembly import assemble
 from ampcheck.checkpoints import with_checkpoints
 from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Event, Recompute, Site
@@ -114,7 +115,7 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 
 def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
-    program = project.program(source)
+    program = assemble(project, source)
     program.settings = _settings(source)
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))

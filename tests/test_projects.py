@@ -58,7 +58,7 @@ def test_a_module_that_cannot_be_read_is_unknown_to_those_that_import_it(tmp_pat
 
 
 def test_too_many_modules_are_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ampcheck.project.MOST_MODULES", 2)
+    monkeypatch.setattr("ampcheck.assembly.MOST_MODULES", 2)
     (tmp_path / "pyproject.toml").touch()
     for number in range(4):
         (tmp_path / f"part{number}.py").write_text(f"def go{number}(loss):\n    loss.backward()\n")

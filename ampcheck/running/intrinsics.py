@@ -15,8 +15,8 @@ unscale_latest(scaler, optimizer)
     divides by the scale those gradients that carry it.
 unknown(text)
     a value that nobody knows, spelled so in conditions.
-configured(name), declared(package)
-    what the project's configuration files say of a setting; which version of a package it requires.
+configured(name)
+    what the project's configuration files say of a setting, unknown where they say nothing.
 doubtful(text)
     a test that neither the code nor whoever starts it settles (which version of a library runs it): nothing certain
     rests on how it comes out.
@@ -258,7 +258,6 @@ INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "unknown": _unknown,
     "configured": _configured,
     "unseen_optimizers": _unseen_optimizers,
-    "declared": _unknown,
     "doubtful": _doubtful,
     "quantity": _quantity,
     "unknown_loader": _unknown_loader,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ampcheck import project as project_module
+from ampcheck.assembly import assemble, hooks_of
 from ampcheck.program import Link, Program
 from ampcheck.project import DEEPEST, Project
 from ampcheck.source import decode, read_bytes
@@ -18,7 +18,7 @@ LOOP = "    optimizer.zero_grad()\n    for x in loader:\n"
 
 def program(root: Path, file: str = "train.py", project: Project | None = None) -> Program:
     path = str(root / file)
-    return (project or Project()).program(decode(path, Path(path).read_bytes()))
+    return assemble(project or Project(), decode(path, Path(path).read_bytes()))
 
 
 def modules(root: Path, file: str = "train.py") -> set[str]:
@@ -162,7 +162,7 @@ def test_a_module_that_imports_the_script_gets_the_script_itself(
     )
     monkeypatch.chdir(root)
     path = spelled.format(here=root.name)
-    found = Project().program(decode(path, (root / "train.py").read_bytes()))
+    found = assemble(Project(), decode(path, (root / "train.py").read_bytes()))
     steps = next(other for other in found.modules if other.endswith("steps.py"))
     assert set(found.modules) == {path, steps}
     if "*" in how:
@@ -191,12 +191,10 @@ def test_hooks_are_what_a_class_and_its_bases_in_other_files_share(grow) -> None
     )
     for file in ("task.py", "starred.py", "dotted.py", "inside.py"):
         path = str(root / file)
-        assembly = project_module._Assembly(Project(), decode(path, Path(path).read_bytes()))
-        hooks = assembly._hooks(assembly.project.outline(path))
+        hooks = hooks_of(Project(), path)
         assert hooks == {"schedule", "ready", "flag", "__wraps__"}
     path = str(root / "alone.py")
-    assembly = project_module._Assembly(Project(), decode(path, Path(path).read_bytes()))
-    assert assembly._hooks(assembly.project.outline(path)) == frozenset()
+    assert hooks_of(Project(), path) == frozenset()
 
 
 def test_bases_in_a_circle_end(grow) -> None:
@@ -207,8 +205,7 @@ def test_bases_in_a_circle_end(grow) -> None:
         }
     )
     path = str(root / "one.py")
-    assembly = project_module._Assembly(Project(), decode(path, Path(path).read_bytes()))
-    assert {"x", "y"} <= assembly._hooks(assembly.project.outline(path))
+    assert {"x", "y"} <= hooks_of(Project(), path)
 
 
 def test_an_engine_is_linked_by_what_everybody_calls_it(grow) -> None:
@@ -219,7 +216,7 @@ def test_an_engine_is_linked_by_what_everybody_calls_it(grow) -> None:
 
 
 def test_what_is_left_out_is_said(grow, monkeypatch) -> None:
-    monkeypatch.setattr("ampcheck.project.MOST_MODULES", 2)
+    monkeypatch.setattr("ampcheck.assembly.MOST_MODULES", 2)
     names = ["a", "b", "c"]
     root = grow(
         {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ampcheck import program as p
+from ampcheck.assembly import assemble
 from ampcheck.events import Backward, Step
 from ampcheck.project import Project
 from ampcheck.running import Exploration, explore
@@ -28,7 +29,7 @@ TRAIN = """
 
 def program(root: Path, file: str = "train.py") -> p.Program:
     path = str(root / file)
-    return Project().program(decode(path, Path(path).read_bytes()))
+    return assemble(Project(), decode(path, Path(path).read_bytes()))
 
 
 def run(root: Path, file: str = "train.py") -> Exploration:
