@@ -10,11 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
+from ampcheck.options import output, scaffold, selection
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 COMMANDS = {
     "check": "Lint files and folders (the default command).",
@@ -48,13 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
         arguments = ["check", *arguments]
-    options = _parser().parse_args(arguments)
-    from ampcheck import commands, registry
+    options = parser().parse_args(arguments)
+    from ampcheck import registry
+    from ampcheck.commands.exits import refuse
 
     try:
-        code: int = getattr(commands, options.command)(options)
+        code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
     except (registry.RegistryError, registry.UnknownRuleError) as error:
-        return commands.refuse(str(error))
+        return refuse(str(error))
     return code
 
 
@@ -65,22 +68,24 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    top = _Parser(
         prog="ampcheck",
         description="Lint PyTorch training loops, and confirm each finding on tensors.",
         epilog="`ampcheck PATHS` is `ampcheck check PATHS`. Exit code: 0 clean or notes only, 1 errors or "
         "warnings, 2 something asked for could not be done.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"ampcheck {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    top.add_argument("--version", action="version", version=f"ampcheck {__version__}")
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     by_name = {
         name: subparsers.add_parser(name, help=about, description=about, allow_abbrev=False)
         for name, about in COMMANDS.items()
     }
-    _add_check_options(by_name["check"])
-    _add_check_options(by_name["replay"])
+    for name in ("check", "replay"):
+        selection.add(by_name[name])
+        output.add(by_name[name])
     by_name["replay"].add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
@@ -88,38 +93,5 @@ def _parser() -> argparse.ArgumentParser:
         help="where the tensors live (default: auto)",
     )
     by_name["explain"].add_argument("rule", metavar="CODE|NAME")
-    _add_new_options(by_name["new"])
-    return parser
-
-
-def _add_check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", metavar="PATHS", nargs="*", default=["."], help="files and folders (default: .)"
-    )
-    for option, about in (
-        ("--select", "only these rules: codes, names or prefixes such as AMP1, with commas between"),
-        ("--ignore", "all but these rules"),
-    ):
-        parser.add_argument(option, metavar="RULES", type=_codes, action="extend", default=[], help=about)
-    parser.add_argument("--possible", action="store_true", help="also show what only may be a fault")
-    parser.add_argument("--format", choices=("text", "concise", "json"), default="text", help="default: text")
-    parser.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
-
-
-def _add_new_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the fault found, such as clip-before-unscale")
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--code", help="its code, such as AMP124")
-    place.add_argument(
-        "--series",
-        type=int,
-        metavar="N",
-        choices=range(1, 10),
-        default=1,
-        help="or: the next free code of AMPNxx (default: 1)",
-    )
-    parser.add_argument("--severity", choices=("error", "warning", "note"), default="error")
-
-
-def _codes(text: str) -> list[str]:
-    return [part for part in (part.strip() for part in text.split(",")) if part]
+    scaffold.add(by_name["new"])
+    return top
