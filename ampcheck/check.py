@@ -14,6 +14,7 @@ from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
+from ampcheck.implementing import Implementing
 from ampcheck.importers import SKIPPED, Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
@@ -109,13 +110,16 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    declared, exploration = _analyse(decode(path, data), Project())
+    project = Project()
+    declared, exploration = _analyse(decode(path, data), project, Implementing(project, Importers(project)))
     return (*declared, *exploration.traces)
 
 
-def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
+def _analyse(
+    source: Source, project: Project, implementing: Implementing | None = None, most: int | None = None
+) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
-    program = assemble(project, source)
+    program = assemble(project, source, implementing.of(imports.spelled(source.path)) if implementing else ())
     program.settings = _settings(source)
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
@@ -142,6 +146,7 @@ class _Session:
         self.checked = checked
         self.project = Project()
         self.importers = Importers(self.project)
+        self.implementing = Implementing(self.project, self.importers)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 
     def check(self, path: str) -> _Checked:
@@ -190,7 +195,7 @@ class _Session:
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
-            declared, exploration = _analyse(source, self.project, most)
+            declared, exploration = _analyse(source, self.project, self.implementing, most)
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 __all__ = [
+    "names_clip",
     "names_loader",
     "names_optimizer",
     "names_option",
@@ -43,6 +44,15 @@ OPTION = re.compile(
     r"^(self\.)?(opts?|args?|cfg|config|conf|hparams|hps|hyp|params|flags|options)[.\[]", re.IGNORECASE
 )
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
+
+
+CLIP = re.compile(r"(^|_)(clip_?grad|grad(ient)?s?_?clip)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=8192)
+def names_clip(text: str) -> bool:
+    """``self.grad_clip_fn``, ``clip_gradients``: a function that clips the parameters which it is given."""
+    return CLIP.search(_last(text)) is not None
 
 
 @lru_cache(maxsize=8192)
