@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ampcheck import events as ev
 from ampcheck.audit.answers import Evidence
+from ampcheck.spans import is_stray
 from ampcheck.timeline.cells import place_of
 from ampcheck.timeline.loops import Loop
 from ampcheck.trace import Record, Trace
@@ -70,15 +71,25 @@ def _row(trace: Trace, records: tuple[Record, ...], optimizer: str) -> Ownership
 
 
 def _scales(trace: Trace, records: tuple[Record, ...], optimizer: str) -> Iterator[Evidence]:
+    """Who scales the losses whose gradients the steps use."""
+    for backward in _used(trace, records, optimizer):
+        assert isinstance(backward.event, ev.Backward)
+        scalers = {s for unit in backward.event.loss.parts for s, _ in unit.scale}
+        for scaler in sorted(scalers):
+            role = trace.roles.get(scaler)
+            kind = f" ({role.detail})" if role and role.detail else ""
+            yield Evidence(place_of(backward), f"{_role(trace, scaler)}{kind}")
+        if not scalers:
+            yield Evidence(place_of(backward), "nobody")
+
+
+def _used(trace: Trace, records: tuple[Record, ...], optimizer: str) -> Iterator[Record]:
     for record in records:
-        if isinstance(record.event, ev.Backward) and optimizer in record.event.reaches:
-            scalers = {s for unit in record.event.loss.parts for s, _ in unit.scale}
-            for scaler in sorted(scalers):
-                role = trace.roles.get(scaler)
-                kind = f" ({role.detail})" if role and role.detail else ""
-                yield Evidence(place_of(record), f"{_role(trace, scaler)}{kind}")
-            if not scalers:
-                yield Evidence(place_of(record), "nobody")
+        if isinstance(record.event, ev.Step) and record.event.optimizer == optimizer:
+            for contribution in record.before.buffer(optimizer).contributions:
+                stray = is_stray(trace, contribution, optimizer, record)
+                if 0 <= contribution.record < len(trace.records) and not stray:
+                    yield trace.records[contribution.record]
 
 
 def _steps(records: tuple[Record, ...], optimizer: str, engine: str) -> Iterator[Evidence]:
@@ -86,7 +97,12 @@ def _steps(records: tuple[Record, ...], optimizer: str, engine: str) -> Iterator
         if isinstance(record.event, ev.Step) and record.event.optimizer == optimizer:
             how = f"through {record.event.scaler}" if record.event.scaler else "by itself"
             by = f", by the {engine} engine" if engine else ""
-            yield Evidence(place_of(record), f"{how}{by}{_tests(record) or ', on every micro-batch'}")
+            yield Evidence(place_of(record), f"{how}{by}{_tests(record) or _every(record, optimizer)}")
+
+
+def _every(record: Record, optimizer: str) -> str:
+    count = len(record.before.buffer(optimizer).micros)
+    return f", after {count} micro-batches" if count > 1 else ", on every micro-batch"
 
 
 def _tests(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +14,12 @@ from markupsafe import Markup, escape
 
 from ampcheck import __version__, pages
 from ampcheck.audit.answers import Answer
-from ampcheck.audit.batches import batches
 from ampcheck.audit.configured import configuration_files, configured
 from ampcheck.audit.drawing import Drawing, draw
 from ampcheck.audit.ownership import Ownership, ownership
 from ampcheck.audit.places import Places
 from ampcheck.audit.questions import answers
+from ampcheck.audit.sizes import Sizes, sizes_of
 from ampcheck.audit.switches import Switch, switches
 from ampcheck.check import Analysed
 from ampcheck.configurations import Configurations, configurations_of
@@ -56,6 +57,11 @@ class Section:
     drawn: tuple[Drawn, ...]
 
     @property
+    def codes(self) -> tuple[str, ...]:
+        """The rules that are broken in it."""
+        return tuple(dict.fromkeys(finding.code for finding in self.loop.findings))
+
+    @property
     def standing(self) -> str:
         """The worst of what is known of it: "error", "warning", "note" or "good"."""
         severities = {finding.severity for finding in self.loop.findings}
@@ -72,6 +78,11 @@ class Audit:
         self.rules = {rule.code: rule for rule in rules}
         self.places = Places(analysed, report.notebooks)
 
+    @property
+    def subject(self) -> str:
+        """What was asked for, the current folder by its name."""
+        return ", ".join(os.path.basename(os.path.abspath(p)) if p == "." else p for p in self.paths)
+
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """The loops, in the order of the files."""
@@ -81,11 +92,8 @@ class Audit:
         sections = []
         for number, loop in enumerate(found, start=1):
             source = sources.get(loop.path)
-            asked = answers(
-                loop,
-                batches(source) if source else (),
-                configurations_of(source) if source else Configurations(),
-            )
+            configured = configurations_of(source) if source else Configurations()
+            asked = answers(loop, sizes_of(source) if source else Sizes(), configured)
             drawn = tuple(self._drawn(loop, picture) for picture in pictures(loop, contests))
             sections.append(Section(f"loop-{number}", loop, asked, ownership(loop), drawn))
         return tuple(sections)

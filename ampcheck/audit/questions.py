@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 
 from ampcheck import events as ev
 from ampcheck.audit.answers import Answer, Evidence, Standing
-from ampcheck.audit.batches import Batch
+from ampcheck.audit.sizes import Sizes
 from ampcheck.configurations import Configurations
 from ampcheck.finding import Finding
 from ampcheck.skips import asks_for_skip, succeeded
-from ampcheck.timeline.cells import place_of
+from ampcheck.timeline.cells import drawn, place_of
 from ampcheck.timeline.loops import Loop, Run
 from ampcheck.trace import Record, Trace
 
@@ -30,15 +30,15 @@ OF_SCHEDULE = ("AMP50",)
 MOST_LINES = 8
 
 
-def answers(
-    loop: Loop, batches: Iterable[Batch], configured: Configurations
-) -> tuple[Answer, Answer, Answer]:
+def answers(loop: Loop, sizes: Sizes, configured: Configurations) -> tuple[Answer, Answer, Answer]:
     """The answers to the three questions, in their order."""
-    return _batch(loop, tuple(batches), configured), _clip(loop), _schedule(loop)
+    return _batch(loop, sizes, configured), _clip(loop), _schedule(loop)
 
 
 def _codes(findings: Iterable[Finding], prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f.code for f in findings if f.code.startswith(prefixes)))
+    """The rules broken that bear on a question; a note is advice and contradicts nothing."""
+    bearing = (f for f in findings if f.code.startswith(prefixes) and f.severity != "note")
+    return tuple(dict.fromkeys(f.code for f in bearing))
 
 
 def _distinct(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -48,33 +48,44 @@ def _distinct(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
 # --- how is the effective batch defined? ---
 
 
-def _batch(loop: Loop, batches: tuple[Batch, ...], configured: Configurations) -> Answer:
-    sizes = [batch for batch in batches if not batch.evaluates][:3]
-    b = " or ".join(dict.fromkeys(batch.size for batch in sizes))
-    k, of_k = _window(loop.runs[0].trace, configured)
+def _batch(loop: Loop, sizes: Sizes, configured: Configurations) -> Answer:
+    b = " or ".join(dict.fromkeys(size.text for size in sizes.batches))
+    k, of_k = _window(loop.runs[0].trace, sizes, configured)
     w, of_w = _ranks(loop)
-    evidence = [Evidence(batch.place, f"b: {batch.text}") for batch in sizes]
-    evidence += [*_window_lines(loop, configured), *_rank_lines(loop)]
+    evidence = [Evidence(size.place, f"b: {size.owner}: {size.text}") for size in sizes.batches]
+    evidence += _window_lines(loop, configured)
+    evidence += [Evidence(size.place, f"K: {size.owner}: {size.text}") for size in sizes.windows]
+    evidence += _rank_lines(loop)
     codes = _codes(loop.findings, OF_BATCH)
-    standing: Standing = "bad" if codes else "good" if sizes else "open"
-    said = f"{b if b and len(b) < 24 else 'b'} × {k} × {w}" + (", contradicted" if codes else "")
+    standing: Standing = "bad" if codes else "good" if b else "open"
+    said = f"{_value(b)} × {k} × {w}" + (", contradicted" if codes else "")
     of_b = f"b = {b}" if b else "b is not set in this file"
     text = f"B = b × K × W: {of_b}; K = {of_k}; W = {of_w}."
     return Answer("How is the effective batch defined?", standing, said, text, _distinct(evidence), codes)
 
 
-def _window(trace: Trace, configured: Configurations) -> tuple[str, str]:
+def _value(size: str) -> str:
+    """A size in a formula: its value where it is known, else a short name of it."""
+    value = size.rpartition(" = ")[2]
+    return value if value and len(value) < 24 else "b"
+
+
+def _window(trace: Trace, sizes: Sizes, configured: Configurations) -> tuple[str, str]:
     """K, short and explained."""
     answer = configured.gradient_accumulation_steps
     if trace.window is None or trace.window.length < 2:
         if answer:
             return str(answer.value), f"{answer.value}, says {answer.owner}"
-        return "1", "1, nothing is accumulated"
+        named = " or ".join(dict.fromkeys(size.text for size in sizes.windows))
+        return ("K" if named else "1"), (
+            f"1 in the runs shown, from {named}" if named else "1, nothing is accumulated"
+        )
     window = trace.window
     if window.text.isdigit():
         return window.text, window.text
-    if window.literal:
-        return str(window.length), f"{window.text} = {window.length}"
+    known = f"{window.text.rpartition('.')[2]} = {window.length}"
+    if any(size.text == known for size in sizes.windows):
+        return str(window.length), known
     return "K", f"{window.text}, {window.length} in the pictures"
 
 
@@ -101,8 +112,8 @@ def _window_lines(loop: Loop, configured: Configurations) -> Iterator[Evidence]:
 
 def _ranks(loop: Loop) -> tuple[str, str]:
     """W, short and explained."""
-    kinds = {_wrapper(detail) for detail in _wrappers(loop)} - {""}
-    if any(isinstance(r.event, ev.Reduce) for r in _records(loop.runs[:1])):
+    kinds = {_wrapper(detail) for run in loop.runs for detail in _wrappers(run)} - {""}
+    if any(isinstance(r.event, ev.Reduce) for r in _records(loop.runs)):
         kinds.add("a reduction by hand")
     kinds = kinds or {f"the {r.engine} engine" for r in loop.runs[0].trace.roles.values() if r.engine}
     if kinds:
@@ -114,19 +125,20 @@ def _wrapper(detail: str) -> str:
     return detail.split()[0].rstrip("?").upper() if detail else ""
 
 
-def _wrappers(loop: Loop) -> Iterator[str]:
-    for role in loop.runs[0].trace.roles_of("model"):
+def _wrappers(run: Run) -> Iterator[str]:
+    for role in run.trace.roles_of("model"):
         yield role.detail
-    for record in _records(loop.runs[:1]):
+    for record in run.records:
         if isinstance(record.event, ev.Backward):
             yield from (forward.wrapper for forward in record.event.loss.forwards)
 
 
 def _rank_lines(loop: Loop) -> Iterator[Evidence]:
-    for record, build in loop.runs[0].trace.of(ev.Build):
-        if build.kind == "wrapper":
-            yield Evidence(place_of(record), f"W: {build.role} is wrapped in {_wrapper(build.detail)}")
-    for record in _records(loop.runs[:1]):
+    for run in loop.runs:
+        for record, build in run.trace.of(ev.Build):
+            if build.kind == "wrapper":
+                yield Evidence(place_of(record), f"W: {build.role} is wrapped in {_wrapper(build.detail)}")
+    for record in _records(loop.runs):
         match record.event:
             case ev.Backward(loss=loss) if any(unit.world for unit in loss.parts):
                 yield Evidence(place_of(record), f"W: the loss of this backward is × {loss.parts[0]}")
@@ -161,7 +173,14 @@ def _clip(loop: Loop) -> Answer:
         text = "No: a clip meets gradients that still carry the loss scale, so its threshold acts as M / S."
         return Answer(question, "bad", "no", text, evidence, codes)
     if codes:
-        return Answer(question, "bad", "not rightly", "The clip is not where it should be.", evidence, codes)
+        return Answer(
+            question,
+            "bad",
+            "in the wrong place",
+            "The clip or the unscaling is not where it should be.",
+            evidence,
+            codes,
+        )
     return Answer(question, "good", "yes", "Yes: every clip meets true gradients.", evidence, codes)
 
 
@@ -170,7 +189,7 @@ def _clips(loop: Loop) -> tuple[tuple[Evidence, ...], bool]:
     found: list[Evidence] = []
     scaled = False
     for number, run in enumerate(loop.runs):
-        for record in run.records:
+        for record in drawn(run.trace, run.records):
             if record.refused:
                 break  # nothing comes after an exception
             if not isinstance(record.event, ev.Clip):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ampcheck.audit.batches import Values
+from ampcheck.audit.sizes import Values
 from ampcheck.events import Site
 from ampcheck.source import Source
 from ampcheck.syntax import called, last_name, site_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from ampcheck import registry
 from ampcheck.check import Analysed
@@ -13,6 +14,9 @@ from ampcheck.commands.replay import replayed
 from ampcheck.report.line import is_coloured
 from ampcheck.report.place import place
 from ampcheck.report.summary import unshown
+
+if TYPE_CHECKING:
+    from ampcheck.timeline.loops import Loop
 
 __all__ = ["run"]
 
@@ -32,7 +36,7 @@ def run(options: Namespace) -> int:
     if options.replay:
         report, refused = replayed(report, options)
     found = with_findings([loop for one in analysed for loop in loops_of(one)], report.findings)
-    loops = [loop for loop in found if options.loop in (None, loop.root, loop.root.rpartition(".")[2])]
+    loops = [loop for loop in found if options.loop is None or options.loop in _names(loop)]
     coarse = options.ascii or not _draws_frames(sys.stdout.encoding)
     console = Console(
         file=sys.stdout,
@@ -61,12 +65,18 @@ def run(options: Namespace) -> int:
     if refused:
         refuse(f"not replayed: {refused}")
     if not loops:
-        names = ", ".join(dict.fromkeys(loop.root for loop in found))
+        names = ", ".join(dict.fromkeys(loop.name for loop in found))
         wanted = (
             f"no loop is called {options.loop!r}; there are: {names}" if found else "no training loop found"
         )
         return refuse(wanted)
     return COULD_NOT if refused or unshown(report) else CLEAN
+
+
+def _names(loop: Loop) -> tuple[str, ...]:
+    """What a loop may be called by: its function, with or without the class."""
+    name = loop.name.removesuffix("()")
+    return loop.name, name, name.rpartition(".")[2]
 
 
 def _draws_frames(encoding: str | None) -> bool:

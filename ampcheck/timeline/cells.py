@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from ampcheck.gradients import Buffer
 from ampcheck.report.carries import carries
 from ampcheck.trace import Record, Trace
 
-__all__ = ["KINDS", "Cell", "Kind", "cell", "is_drawn", "place_of"]
+__all__ = ["KINDS", "Cell", "Kind", "cell", "drawn", "place_of"]
 
 Kind = Literal["none", "true", "sum", "scaled", "mixed", "off", "other"]
 
@@ -47,11 +47,23 @@ class Cell:
     wrong: tuple[str, ...] = ()
 
 
-def is_drawn(record: Record) -> bool:
-    """Whether an event belongs into a picture: what only prepares the loop does not."""
+def drawn(trace: Trace, records: Iterable[Record]) -> tuple[Record, ...]:
+    """The records whose events belong into a picture: what only prepares the loop does not.
+
+    Nor does a scaler that never scales, unscales or steps: it is one by its name only.
+    """
+    acting = {s for _, event in trace.of(ev.Backward) for unit in event.loss.parts for s, _ in unit.scale}
+    acting |= {event.scaler for _, event in trace.of(ev.Unscale)}
+    acting |= {event.scaler for _, event in trace.of(ev.Step) if event.scaler}
+    return tuple(record for record in records if _is_drawn(record, acting))
+
+
+def _is_drawn(record: Record, acting: set[str]) -> bool:
     match record.event:
         case ev.Autocast() | ev.EngineCall() | ev.Escape() | ev.Deprecated() | ev.Precision() | ev.Convert():
             return False
+        case ev.Update(scaler=scaler) | ev.ReadScale(scaler=scaler):
+            return scaler in acting
         case ev.Build():
             return bool(record.iteration)
         case ev.Read(use=""):

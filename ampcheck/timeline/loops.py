@@ -6,6 +6,7 @@ where one uses a backward of the other's, or where they take turns.
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from ampcheck.check import Analysed
 from ampcheck.events import Backward, Event, Site, Step
 from ampcheck.finding import Finding
+from ampcheck.spans import is_stray
 from ampcheck.timeline.cells import place_of
 from ampcheck.trace import Record, Trace
 
@@ -37,7 +39,8 @@ class Run:
 class Loop:
     """One training loop: its runs, the usual one first, and the findings whose witness is one of them.
 
-    `path` is the file whose root holds it, `place` where it begins; `places` are its backwards and steps.
+    `path` is the file whose root holds it, `place` where it begins; `places` are its backwards and steps.  `name` is
+    how people call it: the function that it stands in, or "module".
     """
 
     path: str
@@ -46,11 +49,7 @@ class Loop:
     places: frozenset[Site]
     runs: tuple[Run, ...]
     findings: tuple[Finding, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """How people call it: the function, or that it stands in the module itself."""
-        return f"{self.root}()" if self.root.replace(".", "").isidentifier() else "module"
+    name: str = "module"
 
 
 def loops_of(analysed: Analysed) -> tuple[Loop, ...]:
@@ -58,8 +57,28 @@ def loops_of(analysed: Analysed) -> tuple[Loop, ...]:
     by_root: dict[str, list[Trace]] = {}
     for trace in analysed.traces:
         by_root.setdefault(trace.root, []).append(trace)
-    found = [loop for root, traces in by_root.items() for loop in _loops(analysed.source.path, root, traces)]
+    found = [
+        replace(loop, name=_name(analysed.source.tree, loop))
+        for root, traces in by_root.items()
+        for loop in _loops(analysed.source.path, root, traces)
+    ]
     return tuple(sorted(found, key=lambda loop: (loop.place.path != loop.path, loop.place)))
+
+
+def _name(tree: ast.Module | None, loop: Loop) -> str:
+    """The innermost function around a loop's place, a method with its class; else its root."""
+    if loop.place.path != loop.path or tree is None:
+        return loop.root
+    name, pending = "", [("", node) for node in tree.body]
+    while pending:
+        outer, node = pending.pop()
+        if not node.lineno <= loop.place.line <= (node.end_lineno or node.lineno):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            outer = f"{outer}.{node.name}" if outer else node.name
+            name = name if isinstance(node, ast.ClassDef) else f"{outer}()"
+        pending += [(outer, inner) for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)]
+    return name or "module"
 
 
 def with_findings(loops: Iterable[Loop], findings: Iterable[Finding]) -> tuple[Loop, ...]:
@@ -143,7 +162,7 @@ def _loops(path: str, root: str, traces: Sequence[Trace]) -> Iterator[Loop]:
         runs = [run for trace in traces if (run := _run(trace, places)) is not None]
         runs.sort(key=_unusual)
         if runs and any(isinstance(r.event, Step) for run in runs for r in run.records):
-            yield Loop(path, root, _beginning(runs[0], path), places, tuple(runs))
+            yield Loop(path, root, _beginning(runs[0], path, places), places, tuple(runs))
 
 
 def _unusual(run: Run) -> tuple[bool, bool, bool]:
@@ -154,10 +173,12 @@ def _unusual(run: Run) -> tuple[bool, bool, bool]:
     return not steps, any(g.varying for g in run.trace.choices), not scaled
 
 
-def _beginning(run: Run, path: str) -> Site:
-    first = run.records[0]
-    loop = first.loop
-    return loop if loop is not None and loop.path == path else place_of(first)
+def _beginning(run: Run, path: str, places: frozenset[Site]) -> Site:
+    """The innermost loop around the first backward or step, where it stands in the file; else the call to it."""
+    first = next(r for r in run.records if _trains(r.event) and place_of(r) in places)
+    if first.loop is not None and first.loop.path == path:
+        return first.loop
+    return next((call for call in reversed(first.calls) if call.path == path), place_of(first))
 
 
 def _groups(traces: Sequence[Trace]) -> list[frozenset[Site]]:
@@ -171,11 +192,16 @@ def _groups(traces: Sequence[Trace]) -> list[frozenset[Site]]:
 
 
 def _linked(trace: Trace, record: Record) -> set[Site]:
-    """A step with the backwards that it uses."""
+    """A step with the backwards that it is for."""
     places = {place_of(record)}
     if isinstance(record.event, Step):
-        held = record.before.buffer(record.event.optimizer).contributions
-        places |= {place_of(trace.records[c.record]) for c in held if 0 <= c.record < len(trace.records)}
+        optimizer = record.event.optimizer
+        used = [
+            trace.records[c.record]
+            for c in record.before.buffer(optimizer).contributions
+            if 0 <= c.record < len(trace.records) and not is_stray(trace, c, optimizer, record)
+        ]
+        places |= {place_of(backward) for backward in used if _trains(backward.event)}
     return places
 
 

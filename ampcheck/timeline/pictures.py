@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ampcheck.events import Backward, Step
 from ampcheck.finding import Finding
 from ampcheck.rule import Habit
-from ampcheck.timeline.cells import Cell, cell, is_drawn
+from ampcheck.timeline.cells import Cell, cell, drawn
 from ampcheck.timeline.columns import micros_of, shown
 from ampcheck.timeline.correct import correct
 from ampcheck.timeline.loops import Loop, Run
@@ -95,7 +95,7 @@ def _joins(draft: _Draft, finding: Finding) -> bool:
     if witness.trace is trace:
         index = witness.record if draft.micros.get(witness.record) in draft.shown else None
     else:
-        alike = (r for r in draft.run.records if r.event == offending.event and is_drawn(r))
+        alike = (r for r in drawn(trace, draft.run.records) if r.event == offending.event)
         index = next((r.index for r in alike if draft.micros[r.index] in draft.shown), None)
     if index is None:
         return False
@@ -128,8 +128,9 @@ def _columns(
     placed: bool = True,
 ) -> Iterable[Column]:
     by_micro: dict[int, list[Record]] = {}
+    seen = {r.index for r in drawn(trace, records)}
     for record in records:
-        if is_drawn(record) or record.index in wrong:
+        if record.index in seen or record.index in wrong:
             by_micro.setdefault(micros[record.index], []).append(record)
     previous: int | None = None
     for micro in visible:
