@@ -61,3 +61,12 @@ def test_a_file_without_a_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "plain.py").write_text("x = 1\n")
     assert main(["timeline", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "ampcheck: no training loop found\n"
+
+
+def test_the_picture_in_the_docs_is_real(checkout: Path, ampcheck: Run) -> None:
+    text = (checkout / "docs" / "audit.md").read_text("utf-8")
+    shown = text.split("```text\n")[1].split("```")[0].splitlines()
+    run = ampcheck("timeline", "fixtures/tour/plain_amp.py", cwd=checkout, COLUMNS="80")
+    said = [line.rstrip() for line in run.stdout.splitlines()]
+    start = said.index(shown[0])
+    assert said[start : start + len(shown)] == shown
