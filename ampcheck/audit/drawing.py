@@ -15,8 +15,8 @@ __all__ = ["Drawing", "draw"]
 
 WIDTH, GAP, PAD = 172, 8, 6
 HEAD, LINE, TAG, BETWEEN = 34, 16, 20, 8
-LABEL, TEXT = 18, 21
-"""Characters of a line in bold and in plain type: what fits into a cell in every usual font."""
+LABEL, TEXT, MOST_LINES = 18, 21, 4
+"""Characters of a line in bold and in plain type, which fit into a cell in every usual font, and lines of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _box(cell: Cell, x: int, y: int, spelled: Callable[[Site], str]) -> Box:
     lines: list[Line] = []
     at = top + LINE + 2
     for role, size, text in (("label", LABEL, cell.label), ("text", TEXT, _short(cell.text))):
-        for part in textwrap.wrap(text, size)[:4]:
+        for part in textwrap.wrap(text, size, max_lines=MOST_LINES, placeholder=" …"):
             lines.append(Line(x + 8, at, part, role))
             at += LINE
     place = spelled(cell.place) if cell.place is not None else ""

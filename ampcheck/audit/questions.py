@@ -10,142 +10,27 @@ report agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ampcheck import events as ev
-from ampcheck.audit.answers import Answer, Evidence, Standing
+from ampcheck.audit.answers import Answer, Evidence, bearing, distinct
+from ampcheck.audit.effective_batch import effective_batch
 from ampcheck.audit.sizes import Sizes
 from ampcheck.configurations import Configurations
-from ampcheck.finding import Finding
 from ampcheck.skips import asks_for_skip, succeeded
 from ampcheck.timeline.cells import drawn, place_of
-from ampcheck.timeline.loops import Loop, Run
-from ampcheck.trace import Record, Trace
+from ampcheck.timeline.loops import Loop, Run, records_of
+from ampcheck.trace import Record
 
 __all__ = ["answers"]
 
-OF_BATCH = ("AMP30", "AMP31", "AMP404")
 OF_CLIP = ("AMP101", "AMP102", "AMP103", "AMP105", "AMP106", "AMP107", "AMP118", "AMP20")
 OF_SCHEDULE = ("AMP50",)
-MOST_LINES = 8
 
 
 def answers(loop: Loop, sizes: Sizes, configured: Configurations) -> tuple[Answer, Answer, Answer]:
     """The answers to the three questions, in their order."""
-    return _batch(loop, sizes, configured), _clip(loop), _schedule(loop)
-
-
-def _codes(findings: Iterable[Finding], prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """The rules broken that bear on a question; a note is advice and contradicts nothing."""
-    bearing = (f for f in findings if f.code.startswith(prefixes) and f.severity != "note")
-    return tuple(dict.fromkeys(f.code for f in bearing))
-
-
-def _distinct(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    return tuple(dict.fromkeys(found))[:MOST_LINES]
-
-
-# --- how is the effective batch defined? ---
-
-
-def _batch(loop: Loop, sizes: Sizes, configured: Configurations) -> Answer:
-    b = " or ".join(dict.fromkeys(size.text for size in sizes.batches))
-    k, of_k = _window(loop.runs[0].trace, sizes, configured)
-    w, of_w = _ranks(loop)
-    evidence = [Evidence(size.place, f"b: {size.owner}: {size.text}") for size in sizes.batches]
-    evidence += _window_lines(loop, configured)
-    evidence += [Evidence(size.place, f"K: {size.owner}: {size.text}") for size in sizes.windows]
-    evidence += _rank_lines(loop)
-    codes = _codes(loop.findings, OF_BATCH)
-    standing: Standing = "bad" if codes else "good" if b else "open"
-    said = f"{_value(b)} × {k} × {w}" + (", contradicted" if codes else "")
-    of_b = f"b = {b}" if b else "b is not set in this file"
-    text = f"B = b × K × W: {of_b}; K = {of_k}; W = {of_w}."
-    return Answer("How is the effective batch defined?", standing, said, text, _distinct(evidence), codes)
-
-
-def _value(size: str) -> str:
-    """A size in a formula: its value where it is known, else a short name of it."""
-    value = size.rpartition(" = ")[2]
-    return value if value and len(value) < 24 else "b"
-
-
-def _window(trace: Trace, sizes: Sizes, configured: Configurations) -> tuple[str, str]:
-    """K, short and explained."""
-    answer = configured.gradient_accumulation_steps
-    if trace.window is None or trace.window.length < 2:
-        if answer:
-            return str(answer.value), f"{answer.value}, says {answer.owner}"
-        named = " or ".join(dict.fromkeys(size.text for size in sizes.windows))
-        return ("K" if named else "1"), (
-            f"1 in the runs shown, from {named}" if named else "1, nothing is accumulated"
-        )
-    window = trace.window
-    if window.text.isdigit():
-        return window.text, window.text
-    known = f"{window.text.rpartition('.')[2]} = {window.length}"
-    if any(size.text == known for size in sizes.windows):
-        return str(window.length), known
-    return "K", f"{window.text}, {window.length} in the pictures"
-
-
-def _window_lines(loop: Loop, configured: Configurations) -> Iterator[Evidence]:
-    if answer := configured.gradient_accumulation_steps:
-        site = next((c.site for c in configured.found if c.owner == answer.owner and c.site), None)
-        yield Evidence(site, f"K: {answer.owner} says {answer.value}")
-    for record in _records(loop.runs[:1]):
-        match record.event:
-            case ev.Backward(loss=loss) if any(unit.window for unit in loss.parts):
-                units = " and ".join(dict.fromkeys(str(unit) for unit in loss.parts))
-                yield Evidence(place_of(record), f"K: the loss of this backward is × {units}")
-            case ev.Backward(loss=ev.Loss(reduction="sum")):
-                yield Evidence(place_of(record), "b: the loss is a sum over the micro-batch's items")
-            case ev.Edit(factor=factor) if factor.window:
-                yield Evidence(place_of(record), "K: the gradients are divided here")
-            case ev.Step():
-                for guard in record.guards:
-                    if guard.boundary and not guard.site.path.startswith("<"):
-                        yield Evidence(guard.site, "K: the step waits for this test")
-            case _:
-                pass
-
-
-def _ranks(loop: Loop) -> tuple[str, str]:
-    """W, short and explained."""
-    kinds = {_wrapper(detail) for run in loop.runs for detail in _wrappers(run)} - {""}
-    if any(isinstance(r.event, ev.Reduce) for r in _records(loop.runs)):
-        kinds.add("a reduction by hand")
-    kinds = kinds or {f"the {r.engine} engine" for r in loop.runs[0].trace.roles.values() if r.engine}
-    if kinds:
-        return "W", f"the number of ranks, by {' and '.join(sorted(kinds))}"
-    return "1", "1, nothing here spreads the model over ranks"
-
-
-def _wrapper(detail: str) -> str:
-    return detail.split()[0].rstrip("?").upper() if detail else ""
-
-
-def _wrappers(run: Run) -> Iterator[str]:
-    for role in run.trace.roles_of("model"):
-        yield role.detail
-    for record in run.records:
-        if isinstance(record.event, ev.Backward):
-            yield from (forward.wrapper for forward in record.event.loss.forwards)
-
-
-def _rank_lines(loop: Loop) -> Iterator[Evidence]:
-    for run in loop.runs:
-        for record, build in run.trace.of(ev.Build):
-            if build.kind == "wrapper":
-                yield Evidence(place_of(record), f"W: {build.role} is wrapped in {_wrapper(build.detail)}")
-    for record in _records(loop.runs):
-        match record.event:
-            case ev.Backward(loss=loss) if any(unit.world for unit in loss.parts):
-                yield Evidence(place_of(record), f"W: the loss of this backward is × {loss.parts[0]}")
-            case ev.Reduce():
-                yield Evidence(place_of(record), "W: gradients are reduced over ranks by hand")
-            case _:
-                pass
+    return effective_batch(loop, sizes, configured), _clip(loop), _schedule(loop)
 
 
 # --- is the gradient unscaled before it is clipped? ---
@@ -154,10 +39,10 @@ def _rank_lines(loop: Loop) -> Iterator[Evidence]:
 def _clip(loop: Loop) -> Answer:
     question = "Is the gradient unscaled before it is clipped?"
     evidence, scaled = _clips(loop)
-    codes = _codes(loop.findings, OF_CLIP)
+    codes = bearing(loop.findings, OF_CLIP)
     has_scale = any(
         unit.is_scaled
-        for record in _records(loop.runs)
+        for record in records_of(loop.runs)
         if isinstance(record.event, ev.Backward)
         for unit in record.event.loss.parts
     )
@@ -202,7 +87,7 @@ def _clips(loop: Loop) -> tuple[tuple[Evidence, ...], bool]:
                 found += _unscaled(before, record.event.owners)
                 what = "gradients × S" if meets else "true gradients" if held else "no gradients"
                 found.append(Evidence(place_of(record), f"clips {what}"))
-    return _distinct(found), scaled
+    return distinct(found), scaled
 
 
 def _is_witness(loop: Loop, run: Run) -> bool:
@@ -226,10 +111,10 @@ def _unscaled(before: list[Record], owners: tuple[str, ...]) -> Iterator[Evidenc
 
 def _schedule(loop: Loop) -> Answer:
     question = "Does a skipped step agree with the schedule?"
-    codes = _codes(loop.findings, OF_SCHEDULE)
+    codes = bearing(loop.findings, OF_SCHEDULE)
     steps = [(run, r) for run in loop.runs for r in run.trace.records if isinstance(r.event, ev.ScheduleStep)]
-    skipping = any(isinstance(r.event, ev.Step) and r.event.scaler for r in _records(loop.runs))
-    evidence = _distinct(Evidence(place_of(r), _advance(run, r)) for run, r in steps)
+    skipping = any(isinstance(r.event, ev.Step) and r.event.scaler for r in records_of(loop.runs))
+    evidence = distinct(Evidence(place_of(r), _advance(run, r)) for run, r in steps)
     if not steps:
         return Answer(question, "bad" if codes else "none", "no schedule", "No schedule is seen.", (), codes)
     if codes:
@@ -265,8 +150,3 @@ def _advance(run: Run, record: Record) -> str:
     kind = {"epochs": "once an epoch", "guarded": "after a step that was done", "updates": "advances"}
     said = kind[_kind(run, record)]
     return said + (f", if `{' and '.join(tests)}`" if tests else "")
-
-
-def _records(runs: Iterable[Run]) -> Iterator[Record]:
-    for run in runs:
-        yield from run.records

@@ -36,7 +36,8 @@ def run(options: Namespace) -> int:
         except OSError as error:
             return refuse(f"{options.output}: cannot be written: {error.strerror or error}")
         said = f"{count(len(report.findings), 'finding')} in {count(report.files, 'file')} analysed"
-        print(f"wrote {options.output}: {said}")
+        missed = f", {len({f.path for f in report.failures})} not analysed" if report.failures else ""
+        print(f"wrote {options.output}: {said}{missed}")
     for failure in unshown(report):
         refuse(f"{failure.path}: {failure.message}")
     if refused:

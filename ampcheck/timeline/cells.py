@@ -78,13 +78,20 @@ def cell(trace: Trace, record: Record, wrong: tuple[str, ...] = ()) -> Cell:
     return Cell(
         record.index,
         _label(trace, record.event),
-        carries(trace, record),
+        _without_role(carries(trace, record), record.event),
         _kind(trace, buffers),
         _unit(buffers),
         place_of(record),
         tuple(f"{g.text}" if g.holds else f"not ({g.text})" for g in record.guards),
         wrong,
     )
+
+
+def _without_role(text: str, event: ev.Event) -> str:
+    """What the gradients carry, without the role that the label names already."""
+    for name in ("optimizer", "scaler", "scheduler"):
+        text = text.removesuffix(f" ({getattr(event, name, '')})")
+    return text
 
 
 def place_of(record: Record) -> Site:

@@ -18,7 +18,7 @@ from ampcheck.spans import is_stray
 from ampcheck.timeline.cells import place_of
 from ampcheck.trace import Record, Trace
 
-__all__ = ["Loop", "Run", "loops_of", "with_findings"]
+__all__ = ["Loop", "Run", "loops_of", "records_of", "with_findings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,12 @@ def loops_of(analysed: Analysed) -> tuple[Loop, ...]:
         for loop in _loops(analysed.source.path, root, traces)
     ]
     return tuple(sorted(found, key=lambda loop: (loop.place.path != loop.path, loop.place)))
+
+
+def records_of(runs: Iterable[Run]) -> Iterator[Record]:
+    """The records of several runs of a loop."""
+    for run in runs:
+        yield from run.records
 
 
 def _name(tree: ast.Module | None, loop: Loop) -> str:

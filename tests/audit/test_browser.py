@@ -109,7 +109,7 @@ def test_light_and_dark_differ(browser: Chrome, page: Path) -> None:
 
 def test_nothing_is_loaded_and_nothing_complains(browser: Chrome, page: Path) -> None:
     opened(browser, page)
-    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert browser.get_log("browser") == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
     assert browser.execute_script("return document.scripts.length") == 0
 
