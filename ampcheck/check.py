@@ -28,7 +28,7 @@ from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
 
-__all__ = ["Options", "check_paths", "python_files", "traces_of"]
+__all__ = ["Analysed", "Options", "check_paths", "python_files", "traces_of"]
 
 
 # A file that only imports the one in question is explored less widely.
@@ -53,13 +53,26 @@ class Options:
         return finding.code not in self.ignore and (self.possible or finding.verdict == "certain")
 
 
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A file as it was read, and the runs of its roots."""
+
+    source: Source
+    traces: tuple[Trace, ...]
+
+
 def check_paths(
-    paths: Sequence[str], *, options: Options | None = None, on_file: Callable[[str], None] | None = None
+    paths: Sequence[str],
+    *,
+    options: Options | None = None,
+    on_file: Callable[[str], None] | None = None,
+    on_analysed: Callable[[Analysed], None] | None = None,
 ) -> Report:
     """Check files and the Python files under directories.
 
     Every file is checked whatever happens to the others: one that cannot be read is finding AMP900 and a failure,
-    one on which ampcheck itself breaks is AMP903.
+    one on which ampcheck itself breaks is AMP903.  `on_file` is called before each file, `on_analysed` with what was
+    seen of each that holds a word of training.
     """
     options = options or Options()
     rules = [rule for rule in registry.load() if not rule.opt_in or rule.code in options.select]
@@ -73,6 +86,8 @@ def check_paths(
         if on_file is not None:
             on_file(path)
         checked = session.check(path)
+        if on_analysed is not None and checked.analysed is not None:
+            on_analysed(checked.analysed)
         # Some lie in other files of this check, which may not know of this one.
         findings += [f for f in checked.findings if options.wants(f)]
         failures += checked.failures
@@ -135,6 +150,7 @@ class _Checked:
     findings: Sequence[Finding] = ()
     failures: Sequence[Failure] = ()
     cells: Cells | None = None
+    analysed: Analysed | None = None
 
 
 class _Session:
@@ -169,7 +185,8 @@ class _Session:
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
             failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
-            return _Checked(found, failures, cells if found else None)
+            seen = Analysed(source, tuple(exploration.traces))
+            return _Checked(found, failures, cells if found else None, seen)
         except Unreadable as error:
             found = _about_analysis(rules, "AMP900", path, str(error), error.line)
             return _Checked(found, [Failure(path, str(error))], cells)

@@ -1,4 +1,4 @@
-"""The command line: `ampcheck check|replay|explain|rules|new`.
+"""The command line: `ampcheck check|replay|audit|timeline|explain|rules|new`.
 
 Exit codes: 0 clean (notes alone too), 1 errors or warnings, 2 something asked for could not be done, 130
 interrupted.  Only a command that really runs is imported: `import ampcheck.cli` costs no more than argparse.
@@ -14,13 +14,15 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import output, scaffold, selection
+from ampcheck.options import audit, output, scaffold, selection, timeline
 
 __all__ = ["main", "parser"]
 
 COMMANDS = {
     "check": "Lint files and folders (the default command).",
     "replay": "Lint, then confirm each finding on tensors; needs torch.",
+    "audit": "Write the review of a project's training loops: one page of HTML.",
+    "timeline": "Draw the window of each training loop, next to the correct order.",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
     "new": "Start a rule: its file and its fixtures, in a checkout of ampcheck.",
@@ -86,12 +88,18 @@ def parser() -> argparse.ArgumentParser:
     for name in ("check", "replay"):
         selection.add(by_name[name])
         output.add(by_name[name])
-    by_name["replay"].add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="where the tensors live (default: auto)",
-    )
+    for name in ("audit", "timeline"):
+        selection.add(by_name[name])
+        audit.add_replay(by_name[name])
+    audit.add(by_name["audit"])
+    timeline.add(by_name["timeline"])
+    for name in ("replay", "audit", "timeline"):
+        by_name[name].add_argument(
+            "--device",
+            choices=("auto", "cpu", "cuda"),
+            default="auto",
+            help="where the tensors of a replay live (default: auto)",
+        )
     by_name["explain"].add_argument("rule", metavar="CODE|NAME")
     scaffold.add(by_name["new"])
     return top

@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ampcheck import registry
 from ampcheck.commands.exits import CLEAN, COULD_NOT, FOUND, refuse
 from ampcheck.finding import Failure, Report
 from ampcheck.report.line import show
 
+if TYPE_CHECKING:
+    from ampcheck.check import Analysed
+
 __all__ = ["conclude", "lint"]
 
 
-def lint(options: Namespace) -> Report:
-    """Check the paths that exist; the others are failures of the report."""
+def lint(options: Namespace, on_analysed: Callable[[Analysed], None] | None = None) -> Report:
+    """Check the paths that exist; the others are failures of the report.
+
+    `on_analysed` gets what was seen of each file that holds a word of training.
+    """
     from ampcheck.check import Options, check_paths, python_files
     from ampcheck.report.progress import Progress
 
@@ -31,7 +39,7 @@ def lint(options: Namespace) -> Report:
     report = Report()
     if present:
         with Progress("checking", sys.stderr) as progress:
-            report = check_paths(present, options=chosen, on_file=progress.advance)
+            report = check_paths(present, options=chosen, on_file=progress.advance, on_analysed=on_analysed)
     return replace(report, failures=(*report.failures, *missing))
 
 
