@@ -11,6 +11,7 @@ import sys
 from functools import lru_cache
 
 __all__ = [
+    "SKIPPED",
     "forget",
     "is_project",
     "may_be_local",
@@ -24,6 +25,9 @@ __all__ = [
 # What marks the top of a project; a tree without any is searched this many folders upwards.
 MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 HIGHEST = 6
+
+# Folders of builds and environments, in which nothing of a project's own is looked for.
+SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
 
 # Never looked for in a project: the standard library, and packages that ampcheck knows by name.
 ELSEWHERE = frozenset(sys.stdlib_module_names - {"types", "code", "test", "profile"}) | {
