@@ -89,7 +89,7 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = assemble(project, source)
-    program.settings = _settings(source)
+    program.settings, program.names = _settings(source), project.names
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
@@ -140,7 +140,7 @@ class _Session:
         self.rules = rules
         self.checked = checked
         self.settings = settings or Settings()
-        self.project = Project()
+        self.project = Project(self.settings.search_folders, self.settings.names)
         self.importers = Importers(self.project)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 

@@ -5,9 +5,11 @@ The reader, the schema (`docs/settings.schema.json`) and `--show-settings` are m
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, get_args
 
+from ampcheck.own_names import OwnNames
 from ampcheck.rule import Severity
 
 __all__ = ["Device", "FailOn", "Key", "Kind", "Settings", "keys"]
@@ -145,6 +147,16 @@ class Settings:
     device: Device = field(
         default="auto", metadata=_about("choice", "Where `ampcheck replay` runs.", '"cpu"', get_args(Device))
     )
+
+    @property
+    def names(self) -> OwnNames:
+        """What the project calls its own wrappers."""
+        return OwnNames(self.scalers, self.optimizers, self.accumulators, self.windows)
+
+    @property
+    def search_folders(self) -> tuple[str, ...]:
+        """The `roots`, as absolute paths."""
+        return tuple(os.path.normpath(os.path.join(self.root, root)) for root in self.roots)
 
 
 def keys() -> tuple[Key, ...]:

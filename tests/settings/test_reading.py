@@ -101,7 +101,7 @@ def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, line: int, s
 
 
 def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
-    path = written(tmp_path, '[tool.ampcheck]\nb = 1\nselect = ["AMP8"]\na = 2\n')
+    path = written(tmp_path, '[tool.ampcheck]\nb = 1\nselect = ["AMP1O1"]\na = 2\n')
     assert [line for line, _ in problems(path)] == [2, 3, 4]
 
 
