@@ -26,13 +26,10 @@ OPTIMIZER = """\
 import torch
 import company.training
 
-scaler = torch.amp.GradScaler("cuda")
 stepper = company.training.Stepper(model, 0.1)
 for x, y in loader:
-    scaler.scale(criterion(model(x), y)).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    scaler.step(stepper)
-    scaler.update()
+    (criterion(model(x), y) / accumulation_steps).backward()
+    stepper.step()
     stepper.zero_grad()
 """
 AROUND = """\
@@ -88,7 +85,7 @@ def codes(folder: Path, text: str, settings: str = "") -> list[tuple[str, int]]:
     [
         (SCALER, 'scalers = ["company.amp.LossScaler"]', ("AMP101", 8)),
         (SCALER, 'scalers = ["LossScaler"]', ("AMP101", 8)),
-        (OPTIMIZER, 'optimizers = ["company.training.Stepper"]', ("AMP101", 8)),
+        (OPTIMIZER, 'optimizers = ["company.training.Stepper"]', ("AMP301", 7)),
         (AROUND, 'optimizers = ["Zero"]', ("AMP101", 9)),
         (ENGINE, 'accumulators = ["company.launch.Engine"]', ("AMP306", 10)),
         (WINDOW, 'windows = ["virtual_batches"]', ("AMP301", 6)),
