@@ -77,7 +77,7 @@ def unsaved(contents: Mapping[str, bytes]) -> Iterator[None]:
 
     For text that comes from standard input or stands in an editor.
     """
-    token = _UNSAVED.set(contents)
+    token = _UNSAVED.set({**_UNSAVED.get(), **contents})
     try:
         yield
     finally:
