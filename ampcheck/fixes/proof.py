@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ampcheck.events import EngineCall, Event, Site
+from ampcheck.events import EngineCall, Event, Site, Step
 from ampcheck.finding import Finding, Fix
 from ampcheck.fixes import Proposal
 from ampcheck.fixes.trial import Accepted
@@ -83,6 +83,8 @@ def _runs(finding: Finding, accepted: Accepted) -> Iterator[Trace]:
             continue
         if any(g.varying and not g.finite and g.skip is None for g in trace.choices):
             continue  # a test of the user's own that no scenario decides
+        if any(g.varying for g in trace.choices) and not any(trace.of(Step)):
+            continue  # every batch is dropped: no scenario is like that
         key = tuple(record.event for record in trace.records)
         if key not in seen and len(seen) < MOST_RUNS:
             seen.add(key)
