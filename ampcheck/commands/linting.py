@@ -68,7 +68,9 @@ def conclude(report: Report, options: Namespace) -> int:
         refuse(f"{failure.path}: {failure.message}")
     if unanalysed:
         return COULD_NOT
-    if options.exit_zero or not any(_fails(finding, options.fail_on) for finding in report.findings):
+    if options.exit_zero or not any(
+        _fails(finding, options.fail_on or "warning") for finding in report.findings
+    ):
         return CLEAN
     return FOUND
 

@@ -27,7 +27,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         choices=("error", "warning", "note"),
-        default="warning",
         metavar="SEVERITY",
         help="exit 1 only for findings that are at least this bad: error, warning or note (default: warning)",
     )

@@ -38,7 +38,7 @@ def lines(report: Report) -> Iterator[Line]:
     _add_up(root)
     ElementTree.indent(root)
     yield (('<?xml version="1.0" encoding="UTF-8"?>', ""),)
-    for line in ElementTree.tostring(root, encoding="us-ascii").decode("ascii").splitlines()[1:]:
+    for line in ElementTree.tostring(root, encoding="us-ascii").decode("ascii").splitlines():
         yield ((line, ""),)
 
 

@@ -29,10 +29,16 @@ def lines_of(path: str) -> Mapping[tuple[int, int], int]:
 
 @lru_cache(maxsize=8)  # by its text: a report asks for every place of every finding
 def _lines(text: str) -> Mapping[tuple[int, int], int]:
-    return dict(_numbered(json.loads(text, cls=_Decoder)))
+    lines: dict[tuple[int, int], int] = {}
+    for place, line in _numbered(json.loads(text, cls=_Decoder)):
+        lines.setdefault(place, line)
+    return lines
 
 
 def _numbered(notebook: Any) -> Iterator[tuple[tuple[int, int], int]]:
+    """The lines of each cell, piece by piece; one that is made of several pieces is named once for each."""
+    if not isinstance(notebook, dict):
+        return
     for number, cell in enumerate(cells_of(notebook), start=1):
         source = cell.get("source", cell.get("input", "")) if isinstance(cell, dict) else ""
         line = 1
