@@ -53,10 +53,11 @@ def _run(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     from ampcheck import registry
     from ampcheck.commands.exits import CannotDoError, refuse
+    from ampcheck.settings.errors import SettingsError
 
     try:
         code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
-    except (CannotDoError, registry.RegistryError, registry.UnknownRuleError) as error:
+    except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
 
@@ -90,8 +91,7 @@ def parser() -> argparse.ArgumentParser:
     by_name["replay"].add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="where the tensors live (default: auto)",
+        help="where the tensors live (default: that of the settings, else auto)",
     )
     by_name["explain"].add_argument("rule", metavar="CODE|NAME")
     scaffold.add(by_name["new"])

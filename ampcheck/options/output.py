@@ -26,9 +26,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fail-on",
-        choices=("error", "warning", "note"),
+        choices=("error", "warning", "note", "never"),
         metavar="SEVERITY",
-        help="exit 1 only for findings that are at least this bad: error, warning or note (default: warning)",
+        help="exit 1 only for findings at least this bad: error, warning, note or never "
+        "(default: that of the settings, else warning)",
     )
     parser.add_argument("--exit-zero", action="store_true", help="exit 0 whatever is found")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import linecache
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ Piped = Callable[[str | bytes], None]
 def piped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Piped:
     """Give the process a standard input, in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(linecache, "cache", {})
 
     def pipe(text: str | bytes) -> None:
         data = text if isinstance(text, bytes) else text.encode()
@@ -112,7 +114,13 @@ def test_statistics_have_no_form_in_most_formats(
 
 @pytest.mark.parametrize(
     ("least", "codes"),
-    [("error", (1, 0, 0)), ("warning", (1, 1, 0)), ("note", (1, 1, 1)), (None, (1, 1, 0))],
+    [
+        ("error", (1, 0, 0)),
+        ("warning", (1, 1, 0)),
+        ("note", (1, 1, 1)),
+        ("never", (0, 0, 0)),
+        (None, (1, 1, 0)),
+    ],
 )
 def test_a_run_fails_for_what_is_bad_enough(
     least: str | None, codes: Sequence[int], clipped: Finding, checked: Checked

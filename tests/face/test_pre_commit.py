@@ -83,6 +83,11 @@ def test_files_of_other_kinds_are_not_passed_on(try_repo: TryRepo) -> None:
     assert re.search(r"\(no files to check\)Skipped$", run.stdout, re.MULTILINE)
 
 
+def test_files_that_the_settings_exclude_are_passed_over(try_repo: TryRepo) -> None:
+    run = try_repo("ampcheck", wrong_py=WRONG, ampcheck_toml='exclude = ["wrong.py"]\n', right_py=RIGHT)
+    assert run.returncode == 0
+
+
 def test_the_replay_confirms_before_the_commit(try_repo: TryRepo) -> None:
     pytest.importorskip("torch")
     run = try_repo("ampcheck-replay", wrong_py=WRONG, wrong_ipynb=notebook(WRONG))
