@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ampcheck import imports, registry
 from ampcheck import program as p
@@ -14,7 +14,7 @@ from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
-from ampcheck.importers import SKIPPED, Importers, is_test
+from ampcheck.importers import Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
 from ampcheck.notebook import Cells
@@ -23,6 +23,7 @@ from ampcheck.project import Project
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
+from ampcheck.settings import Nearest, Options, Settings, SettingsError, python_files
 from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
@@ -34,74 +35,46 @@ __all__ = ["Options", "check_paths", "python_files", "traces_of"]
 FEWER_RUNS = 48
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to report: codes selected and ignored, and whether possible findings are shown.
-
-    None selected: all but those that are off unless they are.
-    """
-
-    select: frozenset[str] = field(default_factory=frozenset)
-    ignore: frozenset[str] = field(default_factory=frozenset)
-    possible: bool = False
-
-    def wants(self, finding: Finding) -> bool:
-        """Whether a finding is to be reported."""
-        if self.select and finding.code not in self.select:
-            return False
-        return finding.code not in self.ignore and (self.possible or finding.verdict == "certain")
-
-
 def check_paths(
-    paths: Sequence[str], *, options: Options | None = None, on_file: Callable[[str], None] | None = None
+    paths: Sequence[str],
+    *,
+    options: Options | None = None,
+    settings: Nearest | None = None,
+    on_file: Callable[[str], None] | None = None,
 ) -> Report:
     """Check files and the Python files under directories.
 
-    Every file is checked whatever happens to the others: one that cannot be read is finding AMP900 and a failure,
-    one on which ampcheck itself breaks is AMP903.
+    What is reported of a file is said by its `settings`, or by `options` for all of them.  Every file is checked
+    whatever happens to the others: one that cannot be read is finding AMP900 and a failure, one on which ampcheck
+    itself breaks is AMP903; a settings file that cannot be used is a failure, and the files that it is for are left.
     """
-    options = options or Options()
-    rules = [rule for rule in registry.load() if not rule.opt_in or rule.code in options.select]
+    files = list(python_files(paths, settings))
+    sessions = _Sessions({os.path.abspath(path): path for path in files}, settings, options or Options())
     findings: list[Finding] = []
     failures: list[Failure] = []
     notebooks: dict[str, Cells] = {}
     count = 0
-    files = list(python_files(paths))
-    session = _Session(rules, {os.path.abspath(path): path for path in files})
     for path in files:
         if on_file is not None:
             on_file(path)
-        checked = session.check(path)
-        # Some lie in other files of this check, which may not know of this one.
-        findings += [f for f in checked.findings if options.wants(f)]
+        try:
+            checked = sessions.of(path).check(path)
+        except SettingsError as error:
+            failures += [
+                Failure(error.path, f"line {n}: {said}" if n else said) for n, said in error.problems
+            ]
+            continue
+        findings += checked.findings
         failures += checked.failures
         count += not checked.failures
         if checked.cells is not None:
             notebooks[path] = checked.cells
-    found = sorted(merged(findings), key=lambda f: (f.site, f.code))
-    return Report(tuple(found), tuple(failures), count, notebooks)
-
-
-def python_files(paths: Sequence[str]) -> Iterator[str]:
-    """The files to check: those named, and the Python files and notebooks under the directories named, each once."""
-    seen: set[str] = set()
-    for path in paths:
-        for file in _under(path):
-            place = os.path.abspath(file)
-            if place not in seen:
-                seen.add(place)
-                yield file
-
-
-def _under(path: str) -> Iterator[str]:
-    if not os.path.isdir(path):
-        yield path
-        return
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
-        for name in sorted(files):
-            if name.endswith((".py", ".ipynb")):
-                yield os.path.normpath(os.path.join(folder, name))
+    # Some lie in other files of this check, whose settings may be others.
+    wanted = [
+        sessions.options(f.site.path).rated(f) for f in findings if sessions.options(f.site.path).wants(f)
+    ]
+    found = sorted(merged(wanted), key=lambda f: (f.site, f.code))
+    return Report(tuple(found), tuple(dict.fromkeys(failures)), count, notebooks)
 
 
 def traces_of(path: str) -> tuple[Trace, ...]:
@@ -116,7 +89,7 @@ def traces_of(path: str) -> tuple[Trace, ...]:
 def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = assemble(project, source)
-    program.settings = _settings(source)
+    program.settings, program.names = _settings(source), project.names
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
@@ -133,14 +106,41 @@ class _Checked:
     cells: Cells | None = None
 
 
+class _Sessions:
+    """The sessions of a check, one for each settings file; without settings there is one."""
+
+    def __init__(self, checked: Mapping[str, str], nearest: Nearest | None, options: Options) -> None:
+        self.checked, self.nearest, self.fallback = checked, nearest, options
+        self._sessions: dict[Settings, _Session] = {}
+
+    def options(self, path: str) -> Options:
+        """What to report of a file."""
+        try:
+            return self.nearest.options(path) if self.nearest is not None else self.fallback
+        except SettingsError:
+            return self.fallback
+
+    def of(self, path: str) -> _Session:
+        """The session that checks a file; raises `SettingsError`."""
+        settings = self.nearest.of(path) if self.nearest is not None else Settings()
+        if settings not in self._sessions:
+            asked = self.options(path)
+            rules = [rule for rule in registry.load() if asked.applies(rule)]
+            self._sessions[settings] = _Session(rules, self.checked, settings)
+        return self._sessions[settings]
+
+
 class _Session:
     """One check: what was read and run once serves every file that needs it."""
 
-    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str]) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], checked: Mapping[str, str], settings: Settings | None = None
+    ) -> None:
         imports.forget()
         self.rules = rules
         self.checked = checked
-        self.project = Project()
+        self.settings = settings or Settings()
+        self.project = Project(self.settings.search_folders, self.settings.names)
         self.importers = Importers(self.project)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ampcheck.events import Site
+from ampcheck.own_names import OwnNames
 
 __all__ = [
     "Assert",
@@ -432,6 +433,7 @@ class Program:
     `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
     ("", name) for absolute ones.
     `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
+    `names` are what the project's settings say of its own wrappers.
     Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
     """
 
@@ -440,6 +442,7 @@ class Program:
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
     missing: str = ""
     settings: dict[str, int] = field(default_factory=dict)
+    names: OwnNames = field(default_factory=OwnNames)
 
     def __post_init__(self) -> None:
         self.modules.setdefault(self.main.path, self.main)

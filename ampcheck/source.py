@@ -20,7 +20,7 @@ from ampcheck.events import Site
 from ampcheck.nesting import TOO_DEEP, deepest
 from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
 
-__all__ = ["Source", "Unreadable", "decode", "passes_gate", "read_bytes", "unsaved"]
+__all__ = ["Source", "Unreadable", "decode", "exists", "passes_gate", "read_bytes", "unsaved"]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (
@@ -82,6 +82,11 @@ def unsaved(contents: Mapping[str, bytes]) -> Iterator[None]:
         yield
     finally:
         _UNSAVED.reset(token)
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder, unsaved text included."""
+    return os.path.abspath(path) in _UNSAVED.get() or os.path.exists(path)
 
 
 def read_bytes(path: str) -> bytes:
