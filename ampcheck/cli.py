@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import output, scaffold, selection
+from ampcheck.options import output, scaffold, scope, selection
 
 __all__ = ["main", "parser"]
 
@@ -52,12 +52,12 @@ def _run(arguments: list[str]) -> int:
         arguments = ["check", *arguments]
     options = parser().parse_args(arguments)
     from ampcheck import registry
-    from ampcheck.commands.exits import refuse
+    from ampcheck.commands.exits import CannotDoError, refuse
     from ampcheck.settings.errors import SettingsError
 
     try:
         code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
-    except (registry.RegistryError, registry.UnknownRuleError, SettingsError) as error:
+    except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
 
@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     }
     for name in ("check", "replay"):
         selection.add(by_name[name])
+        scope.add(by_name[name])
         output.add(by_name[name])
     by_name["replay"].add_argument(
         "--device",

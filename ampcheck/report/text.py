@@ -12,28 +12,29 @@ import linecache
 from collections.abc import Iterator, Mapping
 
 from ampcheck.events import Site
-from ampcheck.finding import Finding, Replay, Report
+from ampcheck.finding import Finding, Report
 from ampcheck.notebook import Cells
 from ampcheck.report.line import Line, printable
+from ampcheck.report.message import replayed
 from ampcheck.report.place import located, place
 from ampcheck.report.story import story
-from ampcheck.report.summary import NOWHERE, summary
+from ampcheck.report.summary import summary
 
-__all__ = ["lines"]
+__all__ = ["lines", "told"]
 
 WIDEST = 72  # of the source column; a longer line is cut, its number is there to look it up
-OUTCOMES = {"confirmed": "error", "refuted": "good", "inconclusive": "warning"}
 
 
 def lines(report: Report) -> Iterator[Line]:
     """The lines of a report: findings and the sum of it."""
     for finding in report.findings:
-        yield from _finding(finding, report.notebooks)
+        yield from told(finding, report.notebooks)
         yield ()
     yield from summary(report)
 
 
-def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+def told(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+    """All there is to say of one finding."""
     possible = ", possible" if finding.verdict == "possible" else ""
     yield (
         (place(finding.site, notebooks), "place"),
@@ -48,7 +49,7 @@ def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]
     if finding.hint:
         yield (("  fix: ", "good"), (finding.hint, ""))
     if finding.replay:
-        yield _replay(finding.replay)
+        yield ("  ", ""), *replayed(finding.replay)
 
 
 def _frames(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
@@ -84,12 +85,3 @@ def _source(site: Site, notebooks: Mapping[str, Cells]) -> str:
         return ""
     cut = first if len(first) <= WIDEST else first[: WIDEST - 2].rstrip() + " …"
     return cut if site.end_line <= site.line or cut.endswith("…") else f"{cut} …"
-
-
-def _replay(replay: Replay) -> Line:
-    said = f": {replay.text}" if replay.text else ""
-    device = f" ({replay.device})" if replay.device != NOWHERE else ""
-    return (
-        (f"  replay{device}{said} — ", ""),
-        (replay.outcome, OUTCOMES.get(replay.outcome, "")),
-    )
