@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import output, scaffold, scope, selection
+from ampcheck.options import configuration, known, output, scaffold, scope, selection
 
 __all__ = ["main", "parser"]
 
@@ -87,7 +87,10 @@ def parser() -> argparse.ArgumentParser:
     for name in ("check", "replay"):
         selection.add(by_name[name])
         scope.add(by_name[name])
+        known.add(by_name[name])
         output.add(by_name[name])
+    known.add_writing(by_name["check"])
+    configuration.add(by_name["check"])
     by_name["replay"].add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
