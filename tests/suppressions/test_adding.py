@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ampcheck.cli import main
+from ampcheck.fixes.files import replace_file
 from tests.notebooks import notebook
 
 SETUP = 'import torch\nscaler = torch.amp.GradScaler("cuda")\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n'
@@ -145,18 +146,15 @@ def test_mode_and_link_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_file_that_cannot_be_written_is_said_and_the_others_are_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ampcheck.suppressions import adding
-
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(SETUP + LOOP)
-    write = adding.replace_file
 
     def refusing(path: str, data: bytes) -> None:
         if path.endswith("a.py"):
             raise PermissionError(13, "Permission denied")
-        write(path, data)
+        replace_file(path, data)
 
-    monkeypatch.setattr(adding, "replace_file", refusing)
+    monkeypatch.setattr("ampcheck.suppressions.adding.replace_file", refusing)
     assert main(["check", str(tmp_path), "--add-ignores", "--isolated", "--format", "concise"]) == 2
     said = capsys.readouterr()
     assert "silenced 1 finding in 1 file\n" in said.out
