@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ampcheck import imports, registry
@@ -25,6 +25,8 @@ from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
 from ampcheck.settings import Nearest, Options, Settings, SettingsError, python_files
 from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
+from ampcheck.suppressions import Suppressions, suppressions_of
+from ampcheck.suppressions.comments import MARK
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
 
@@ -52,6 +54,7 @@ def check_paths(
     sessions = _Sessions({os.path.abspath(path): path for path in files}, settings, options or Options())
     findings: list[Finding] = []
     failures: list[Failure] = []
+    comments: dict[str, Suppressions] = {}
     notebooks: dict[str, Cells] = {}
     count = 0
     for path in files:
@@ -69,12 +72,13 @@ def check_paths(
         count += not checked.failures
         if checked.cells is not None:
             notebooks[path] = checked.cells
-    # Some lie in other files of this check, whose settings may be others.
-    wanted = [
-        sessions.options(f.site.path).rated(f) for f in findings if sessions.options(f.site.path).wants(f)
-    ]
-    found = sorted(merged(wanted), key=lambda f: (f.site, f.code))
-    return Report(tuple(found), tuple(dict.fromkeys(failures)), count, notebooks)
+        if checked.suppressions is not None:
+            comments[path] = checked.suppressions
+    # Some lie in other files of this check, whose comments and settings may be others.
+    findings, silenced = sessions.sifted(merged(findings), comments)
+    return Report(
+        sessions.wanted(findings), tuple(dict.fromkeys(failures)), count, notebooks, sessions.wanted(silenced)
+    )
 
 
 def traces_of(path: str) -> tuple[Trace, ...]:
@@ -99,11 +103,12 @@ def _analyse(source: Source, project: Project, most: int | None = None) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What became of one file; `cells` of a notebook that has something to report."""
+    """What became of one file; `cells` of a notebook that may have something to report."""
 
     findings: Sequence[Finding] = ()
     failures: Sequence[Failure] = ()
     cells: Cells | None = None
+    suppressions: Suppressions | None = None
 
 
 class _Sessions:
@@ -119,6 +124,23 @@ class _Sessions:
             return self.nearest.options(path) if self.nearest is not None else self.fallback
         except SettingsError:
             return self.fallback
+
+    def sifted(
+        self, findings: list[Finding], comments: Mapping[str, Suppressions]
+    ) -> tuple[list[Finding], list[Finding]]:
+        """The findings that files' own comments let through, and those that they silence."""
+        silenced: list[Finding] = []
+        for path, suppressions in comments.items():
+            here = [finding for finding in findings if finding.site.path == path]
+            sifted = suppressions.sift(here, self.of(path).ran)
+            findings = [finding for finding in findings if finding.site.path != path] + [*sifted.kept]
+            silenced += sifted.silenced
+        return findings, silenced
+
+    def wanted(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """The findings to report, in order of place, each as severe as the settings of its own file say."""
+        found = [self.options(f.site.path).rated(f) for f in findings if self.options(f.site.path).wants(f)]
+        return tuple(sorted(found, key=lambda f: (f.site, f.code)))
 
     def of(self, path: str) -> _Session:
         """The session that checks a file; raises `SettingsError`."""
@@ -151,9 +173,10 @@ class _Session:
         try:
             data = read_bytes(path)
             if not passes_gate(data):
-                return _Checked()
+                return self._untrained(path, data)
             source = decode(path, data)
             cells = source.cells
+            suppressions = suppressions_of(source)
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
             if is_test(path):  # of a helper, it shows nothing
@@ -164,7 +187,7 @@ class _Session:
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
             failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
-            return _Checked(found, failures, cells if found else None)
+            return _Checked(found, failures, cells if found or suppressions else None, suppressions)
         except Unreadable as error:
             found = _about_analysis(rules, "AMP900", path, str(error), error.line)
             return _Checked(found, [Failure(path, str(error))], cells)
@@ -172,6 +195,21 @@ class _Session:
             message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
             found = _about_analysis(rules, "AMP903", path, message)
             return _Checked(found, [Failure(path, message)], cells)
+
+    def _untrained(self, path: str, data: bytes) -> _Checked:
+        """A file without a word of a training step; its comments may speak of one that is gone."""
+        if MARK.encode() not in data:
+            return _Checked()
+        try:
+            source = decode(path, data)
+        except Unreadable:
+            return _Checked()
+        return _Checked(cells=source.cells, suppressions=suppressions_of(source))
+
+    @property
+    def ran(self) -> frozenset[str]:
+        """The codes of the rules that are looked for."""
+        return frozenset(rule.code for rule in self.rules)
 
     def _judged(self, findings: Sequence[Finding]) -> dict[str, str]:
         """The files in which findings lie and that are checked themselves; one without a word of training is not."""

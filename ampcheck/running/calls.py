@@ -19,6 +19,7 @@ from ampcheck.running.machine import Machine
 from ampcheck.running.methods import call_method
 from ampcheck.running.opaque import AVERAGES, call_unseen
 from ampcheck.running.recomputing import FUNCTION, bare_recompute
+from ampcheck.running.returning import given_back
 from ampcheck.running.role_methods import call_model
 from ampcheck.running.wrappers import build_wrapper
 
@@ -97,7 +98,7 @@ def _called_unknown(machine: Machine, callee: v.Unknown, given: Arguments, node:
             assert model_value is not None
             return call_model(machine, model_value, given, node)
         case _:
-            return call_unseen(machine, callee.text, given, node, callee)
+            return given_back(call_unseen(machine, callee.text, given, node, callee), callee.returns)
 
 
 def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.Value:

@@ -12,6 +12,7 @@ from ampcheck.running.arguments import Arguments
 from ampcheck.running.casting import pass_through
 from ampcheck.running.describing import flow_of
 from ampcheck.running.machine import Machine
+from ampcheck.running.returning import given_back
 from ampcheck.running.roles import (
     as_optimizer,
     freeze,
@@ -198,6 +199,8 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     found = _own_method(machine, it, name, given, node)
     if found is not None:
         return found
+    if name == "forward":
+        return call_model(machine, it, given, node)
     emitting.may_freeze(machine, [it], name, node)
     return _forward(machine, it, given, f"{it.id}.{name}()")
 
@@ -228,4 +231,4 @@ def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Va
 
 def call_model(machine: Machine, it: v.Model, given: Arguments, node: p.Expr) -> v.Value:
     """``model(x)``."""
-    return _forward(machine, it, given, f"{it.id}(...)")
+    return given_back(_forward(machine, it, given, f"{it.id}(...)"), it.returns)

@@ -15,7 +15,7 @@ from ampcheck.rule import Severity
 __all__ = ["Device", "FailOn", "Key", "Kind", "Settings", "keys"]
 
 Device = Literal["auto", "cpu", "cuda"]
-FailOn = Literal["error", "warning", "note", "never"]
+FailOn = Literal["error", "warning", "note"]
 Kind = Literal[
     "rules",  # codes, names or prefixes of rules
     "patterns",  # as in a .gitignore, from the folder of the settings file

@@ -1,0 +1,7 @@
+"""Comments that silence findings where they stand: read, applied, and written by `--add-ignores`."""
+
+from __future__ import annotations
+
+from ampcheck.suppressions.applying import Suppressions, suppressions_of
+
+__all__ = ["Suppressions", "suppressions_of"]
