@@ -16,7 +16,7 @@ from ampcheck.running.returning import given_back
 from ampcheck.running.roles import (
     as_optimizer,
     freeze,
-    overlaps,
+    is_frozen,
     owners_of,
 )
 
@@ -218,7 +218,7 @@ def _own_method(machine: Machine, it: v.Model, name: str, given: Arguments, node
 def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Value:
     """A pass through a model."""
     flow = v.Flow(forwards=(pass_through(machine, it),))
-    if machine.no_grad or (overlaps((it.id,), machine.frozen)):
+    if machine.no_grad or is_frozen(machine, (it.id,)):
         flow = v.Flow(detached=True)
     for argument in given.all:
         other = flow_of(argument)

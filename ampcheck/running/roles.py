@@ -30,6 +30,7 @@ __all__ = [
     "build_scaler",
     "build_scheduler",
     "freeze",
+    "is_frozen",
     "overlaps",
     "owners_of",
     "parameters_of",
@@ -314,4 +315,9 @@ def freeze(machine: Machine, models: Iterable[str], frozen: bool) -> None:
         if frozen:
             machine.frozen.add(model)
         else:
-            machine.frozen.discard(model)
+            machine.frozen -= {other for other in machine.frozen if overlaps((model,), (other,))}
+
+
+def is_frozen(machine: Machine, models: Iterable[str]) -> bool:
+    """Whether none of some models takes gradients: one that is frozen in part still trains the rest."""
+    return all(any(_within(model, frozen) for frozen in machine.frozen) for model in models)
