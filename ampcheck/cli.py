@@ -10,11 +10,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import completion, output, scaffold, scope, selection
+from ampcheck.options import completion, configuration, known, output, scaffold, scope, selection
 
 __all__ = ["main", "parser"]
 
@@ -57,7 +58,8 @@ def _run(arguments: list[str]) -> int:
     from ampcheck.settings.errors import SettingsError
 
     try:
-        code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
+        run = import_module(f"ampcheck.commands.{options.command}").run
+        code: int = copy_context().run(run, options)  # what a command holds as unsaved text ends with it
     except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
@@ -88,7 +90,10 @@ def parser() -> argparse.ArgumentParser:
     for name in ("check", "replay"):
         selection.add(by_name[name])
         scope.add(by_name[name])
+        known.add(by_name[name])
         output.add(by_name[name])
+    known.add_writing(by_name["check"])
+    configuration.add(by_name["check"])
     by_name["replay"].add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),

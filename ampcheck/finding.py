@@ -101,7 +101,7 @@ class Report:
     """The result of a check: findings in order of place, failures, and how many files were analysed.
 
     `notebooks` leads from the places in a notebook's module to its cells, for each with findings, by path.
-    `silenced` are findings that a comment in the source keeps out of `findings`.
+    `silenced` are findings that a comment in the source keeps out of `findings`, `known` those that a baseline does.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -109,3 +109,4 @@ class Report:
     files: int = 0
     notebooks: Mapping[str, Cells] = field(default_factory=dict)
     silenced: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()

@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 __all__ = ["Comment", "Function", "Lines", "Statements", "statements_of"]
 
+# Tokens of their own since Python 3.12.
+FSTRING_START = getattr(tokenize, "FSTRING_START", -1)
+FSTRING_END = getattr(tokenize, "FSTRING_END", -1)
+
 
 class Lines(NamedTuple):
     """Lines `first` to `last` (from 1), both included."""
@@ -41,11 +45,15 @@ class Function(NamedTuple):
 
 @dataclass(slots=True)
 class Statements:
-    """What a text holds: comments, the lines of each statement (of a compound one, of its head), functions."""
+    """What a text holds: comments, the lines of each statement (of a compound one, of its head), functions.
+
+    `unending` are lines that no comment can end: they break off in a string or with a backslash.
+    """
 
     comments: list[Comment] = field(default_factory=list)
     statements: list[Lines] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
+    unending: set[int] = field(default_factory=set)
 
     def around(self, line: int) -> Lines | None:
         """The statement that a line belongs to."""
@@ -63,6 +71,7 @@ class Statements:
 def statements_of(text: str) -> Statements:
     """Read a text."""
     reader = _Reader()
+    reader.found.unending |= {n for n, line in enumerate(text.split("\n"), start=1) if line.endswith("\\")}
     try:
         for token in _tokens(text):
             reader.take(token)
@@ -87,6 +96,7 @@ class _Reader:
         self.waiting: Lines | None = None  # the head of a function whose body has not begun
         self.open: list[Lines | None] = []  # the heads of the blocks around
         self.last = 0
+        self.strings: list[int] = []  # the lines on which the f-strings around began
 
     def take(self, token: tokenize.TokenInfo) -> None:
         line, column = token.start
@@ -103,6 +113,12 @@ class _Reader:
             case tokenize.NEWLINE:
                 self._end_statement(line)
             case _:
+                if token.type == tokenize.STRING:
+                    self.found.unending.update(range(line, token.end[0]))
+                elif token.type == FSTRING_START:
+                    self.strings.append(line)
+                elif token.type == FSTRING_END:
+                    self.found.unending.update(range(self.strings.pop(), line))
                 self.first = self.first or line
                 if len(self.words) < 2:
                     self.words.append(token.string)

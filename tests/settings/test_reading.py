@@ -80,7 +80,7 @@ def test_a_file_of_our_own_needs_no_section(tmp_path: Path) -> None:
         ('[tool.ampcheck]\nignore = "AMP101"\n', 2, "`ignore` is a list of strings, such as ['AMP101']"),
         ("[tool.ampcheck]\nignore = [101]\n", 2, "`ignore` is a list of strings, and 101 is none"),
         ('[tool.ampcheck]\npossible = "yes"\n', 2, "`possible` is true or false, not 'yes'"),
-        ('[tool.ampcheck]\nfail-on = "fatal"\n', 2, '`fail-on` is one of "error", "warning", "note", not'),
+        ('[tool.ampcheck]\nfail-on = "fatal"\n', 2, '`fail-on` is one of "error", "warning", "note", "never", not'),
         ('[tool.ampcheck]\nfail-on = []\n', 2, "`fail-on` is one of"),
         ('[tool.ampcheck]\nseverity = "note"\n', 2, "`severity` is a table such as"),
         ('[tool.ampcheck.severity]\nAMP101 = "note"\nAMP102 = "fatal"\n', 3, "a severity is one of"),
