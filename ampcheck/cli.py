@@ -1,4 +1,4 @@
-"""The command line: `ampcheck check|replay|explain|rules|new`.
+"""The command line: `ampcheck COMMAND`; each is a module of `ampcheck.commands`, its options of `ampcheck.options`.
 
 Exit codes: 0 clean (notes alone too), 1 errors or warnings, 2 something asked for could not be done, 130
 interrupted.  Only a command that really runs is imported: `import ampcheck.cli` costs no more than argparse.
@@ -10,11 +10,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import configuration, known, output, scaffold, scope, selection
+from ampcheck.options import completion, configuration, known, output, scaffold, scope, selection
 
 __all__ = ["main", "parser"]
 
@@ -23,6 +24,7 @@ COMMANDS = {
     "replay": "Lint, then confirm each finding on tensors; needs torch.",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
+    "completion": "Print the script by which a shell completes ampcheck's options.",
     "new": "Start a rule: its file and its fixtures, in a checkout of ampcheck.",
 }
 USAGE_ERROR = 2
@@ -56,7 +58,8 @@ def _run(arguments: list[str]) -> int:
     from ampcheck.settings.errors import SettingsError
 
     try:
-        code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
+        run = import_module(f"ampcheck.commands.{options.command}").run
+        code: int = copy_context().run(run, options)  # what a command holds as unsaved text ends with it
     except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
@@ -96,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("auto", "cpu", "cuda"),
         help="where the tensors live (default: that of the settings, else auto)",
     )
-    by_name["explain"].add_argument("rule", metavar="CODE|NAME")
+    by_name["explain"].add_argument("rule", metavar="CODE|NAME", help="the rule, by its code or name")
+    completion.add(by_name["completion"], top)
     scaffold.add(by_name["new"])
     return top

@@ -25,18 +25,19 @@ def lint(options: Namespace) -> Report:
 
     What the command line leaves open and concerns the whole run, the settings of the working directory fill in.
     """
-    if options.statistics and options.format not in STATISTICS:
+    asked = vars(options)  # not every command has every option
+    if asked.get("statistics") and options.format not in STATISTICS:
         raise CannotDoError(f"--statistics has no form in {options.format}: use {', '.join(STATISTICS)}")
-    with paths_to_check(options) as paths:
-        if options.since is None:
-            return _checked(options, paths)
-        from ampcheck.changes import GitError, changes_since
+    paths = paths_to_check(options)
+    if asked.get("since") is None:
+        return _checked(options, paths)
+    from ampcheck.changes import GitError, changes_since
 
-        try:
-            changes = changes_since(options.since, paths)
-            return changes.touched(_checked(options, paths))
-        except GitError as error:
-            raise CannotDoError(str(error)) from None
+    try:
+        changes = changes_since(options.since, paths)
+        return changes.touched(_checked(options, paths))
+    except GitError as error:
+        raise CannotDoError(str(error)) from None
 
 
 def _checked(options: Namespace, paths: Sequence[str]) -> Report:
