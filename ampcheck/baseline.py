@@ -1,6 +1,6 @@
 """A baseline: findings that are known and wait for repair, so that a check fails for new ones only.
 
-It is a JSON file with one line a finding, known by its fingerprint.  An entry whose finding is gone is reported (AMP901)
+It is a JSON file with one line a finding, known by its fingerprint.  An entry whose finding is gone is reported (901)
 until the baseline is written again, so that what was repaired stays repaired.
 """
 
@@ -16,7 +16,7 @@ from ampcheck import registry
 from ampcheck.events import Site
 from ampcheck.finding import Finding, Report
 from ampcheck.fingerprint import fingerprints
-from ampcheck.suppressions import UNUSED
+from ampcheck.suppressions import NOT_TO_BE_KNOWN, UNUSED
 
 __all__ = ["Baseline", "BaselineError", "Entry"]
 
@@ -95,7 +95,7 @@ class Baseline:
             for entry in self.entries
             if entry.path not in checked and os.path.exists(os.path.join(self._folder, entry.path))
         ]
-        found = [entry for entry in self._entries_of(report) if entry.code != UNUSED]
+        found = [entry for entry in self._entries_of(report) if entry.code not in NOT_TO_BE_KNOWN]
         return Baseline(self.path, tuple(sorted({*others, *found})))
 
     def write(self) -> None:

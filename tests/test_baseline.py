@@ -84,6 +84,14 @@ def test_files_that_are_not_checked_stay_known(project: Path, capsys: pytest.Cap
     assert found(capsys) == []
 
 
+def test_what_was_not_analysed_stays_unknown(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "broken.py").write_text("loss.backward(\n")
+    (project / "other.py").write_text("x = 1  # ampcheck: ignore[AMP101]\n")
+    assert main(["check", "--write-baseline"]) == 2
+    assert capsys.readouterr().out == "known.json: 1 finding (0 new, 0 gone)\n"
+    assert [code for _, code, _ in found(capsys)] == ["AMP900", "AMP901"]
+
+
 def test_it_is_known_from_any_folder(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ampcheck.suppressions.applying import UNUSED, Suppressions, suppressions_of
+from ampcheck.suppressions.applying import NOT_TO_BE_KNOWN, UNUSED, Suppressions, suppressions_of
 
-__all__ = ["UNUSED", "Suppressions", "suppressions_of"]
+__all__ = ["NOT_TO_BE_KNOWN", "UNUSED", "Suppressions", "suppressions_of"]

@@ -18,14 +18,12 @@ from ampcheck.finding import Failure, Finding
 from ampcheck.fixes.cells import with_sources
 from ampcheck.fixes.files import replace_file
 from ampcheck.source import NOTEBOOK, Source, Unreadable, decode, read_bytes
-from ampcheck.suppressions.applying import suppressions_of
+from ampcheck.suppressions.applying import NOT_TO_BE_KNOWN, suppressions_of
 from ampcheck.suppressions.comments import MARK, OURS, SAID
 from ampcheck.suppressions.statements import Statements, statements_of
 
 __all__ = ["Added", "add_comments"]
 
-# They are about the file as a whole, or about comments.
-NEVER = frozenset({"AMP900", "AMP901", "AMP903"})
 ENDS = re.compile(r"(\r\n|\r|\n)")
 
 Place = tuple[int, int]
@@ -44,7 +42,7 @@ def add_comments(findings: Iterable[Finding]) -> Added:
     """Silence findings where they stand."""
     by_path: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        if finding.code not in NEVER and finding.site.path.endswith((".py", NOTEBOOK)):
+        if finding.code not in NOT_TO_BE_KNOWN and finding.site.path.endswith((".py", NOTEBOOK)):
             by_path[finding.site.path].append(finding)
     silenced: list[Finding] = []
     failures: list[Failure] = []

@@ -12,9 +12,11 @@ from ampcheck.source import Source
 from ampcheck.suppressions.comments import MARK, Complaint, Suppression, suppressions_in
 from ampcheck.suppressions.statements import Statements, statements_of
 
-__all__ = ["UNUSED", "Sifted", "Suppressions", "suppressions_of"]
+__all__ = ["NOT_TO_BE_KNOWN", "UNUSED", "Sifted", "Suppressions", "suppressions_of"]
 
 UNUSED = "AMP901"
+NOT_TO_BE_KNOWN = frozenset({"AMP900", UNUSED, "AMP903"})
+"""What no comment and no baseline is written for: files that were not analysed, and comments themselves."""
 
 
 @dataclass(frozen=True, slots=True)
