@@ -9,13 +9,11 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from ampcheck.imports import is_project, project_top, spelled
+from ampcheck.imports import SKIPPED, is_project, project_top, spelled
 from ampcheck.project import Project
 from ampcheck.source import Unreadable, read_bytes
 
-__all__ = ["SKIPPED", "Importers", "is_test"]
-
-SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
+__all__ = ["Importers", "is_test"]
 
 IMPORTS = re.compile(rb"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
 TESTS = re.compile(r"(^|_)tests?([_.]|$)")

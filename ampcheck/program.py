@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ampcheck.events import Site
+from ampcheck.own_names import OwnNames
 from ampcheck.returns import UNTOLD, Returns
 
 __all__ = [
@@ -436,6 +437,7 @@ class Program:
     `handed` names the classes that can stand behind what a function of the main file is handed, by parameter and
     attribute of it ("" for itself).  `packages` are the project's own, by their top-level names.
     `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
+    `names` are what the project's settings say of its own wrappers.
     Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
     """
 
@@ -444,6 +446,7 @@ class Program:
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
     missing: str = ""
     settings: dict[str, int] = field(default_factory=dict)
+    names: OwnNames = field(default_factory=OwnNames)
     networks: dict[tuple[str, str], Returns] = field(default_factory=dict)
     handed: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()

@@ -19,12 +19,15 @@ from ampcheck.lowering import lower
 from ampcheck.lowering.outline import Outline, outline
 from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
+from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
 from ampcheck.returns import UNTOLD, Returns
 from ampcheck.source import Source, Unreadable, decode, read_bytes
 
 __all__ = ["Project"]
 
+# What a project's own accumulators are taken for.
+ACCUMULATOR = "accelerate.Accelerator"
 # How far events are looked for through imports.
 DEEPEST = 4
 # A definition without events is taken in when it is short and can contribute to a step: a boundary's test, a loss, a
@@ -36,8 +39,13 @@ NEAR = 2
 
 @dataclass(slots=True)
 class Project:
-    """Files read so far.  One serves a whole check."""
+    """Files read so far.  One serves a whole check.
 
+    `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers.
+    """
+
+    roots: tuple[str, ...] = ()
+    names: OwnNames = field(default_factory=OwnNames)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
@@ -100,13 +108,13 @@ class Project:
             folder = "" if folder == "." else folder
             package = module_file(os.path.dirname(folder), os.path.basename(folder))
             return self._walk(folder, names, package)
-        model = model_of(dotted)
+        model = model_of(ACCUMULATOR if self.names.is_accumulator(dotted) else dotted)
         # What stands beside a script comes before any library of that name, for Python as well.
         if model is not None and not module_file(os.path.dirname(path), names[0]):
             return self._chase(*model, frozenset()) if model[1] else Link(model[0])
         if p.Program.is_model(path) or not names or not may_be_local(path, names[0]):
             return None
-        for folder in search_folders(path):
+        for folder in search_folders(path, self.roots):
             if module_file(folder, names[0]) or submodule(folder, names[0]):
                 found = self._walk(folder, names)
                 if found is not None:

@@ -11,27 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ampcheck.events import Site
-from ampcheck.finding import Finding, Replay, Report
+from ampcheck.finding import Finding, Report
 from ampcheck.notebook import Cells
 from ampcheck.report.line import Line
+from ampcheck.report.message import replayed
 from ampcheck.report.place import located, place, source_line
 from ampcheck.report.story import story
-from ampcheck.report.summary import NOWHERE, summary
+from ampcheck.report.summary import summary
 
-__all__ = ["lines"]
-
-OUTCOMES = {"confirmed": "error", "refuted": "good", "inconclusive": "warning"}
+__all__ = ["lines", "told"]
 
 
 def lines(report: Report) -> Iterator[Line]:
     """The lines of a report: findings and the sum of it."""
     for finding in report.findings:
-        yield from _finding(finding, report.notebooks)
+        yield from told(finding, report.notebooks)
         yield ()
     yield from summary(report)
 
 
-def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+def told(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+    """All there is to say of one finding."""
     possible = ", possible" if finding.verdict == "possible" else ""
     yield (
         (place(finding.site, notebooks), "place"),
@@ -46,7 +46,7 @@ def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]
     if finding.hint:
         yield (("  fix: ", "good"), (finding.hint, ""))
     if finding.replay:
-        yield _replay(finding.replay)
+        yield ("  ", ""), *replayed(finding.replay)
 
 
 def _frames(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
@@ -71,12 +71,3 @@ def _label(site: Site, found: Site, notebooks: Mapping[str, Cells]) -> str:
     at = located(site, notebooks)
     elsewhere = at.cell != located(found, notebooks).cell
     return f"cell {at.cell}:{at.line}" if elsewhere else str(at.line)
-
-
-def _replay(replay: Replay) -> Line:
-    said = f": {replay.text}" if replay.text else ""
-    device = f" ({replay.device})" if replay.device != NOWHERE else ""
-    return (
-        (f"  replay{device}{said} — ", ""),
-        (replay.outcome, OUTCOMES.get(replay.outcome, "")),
-    )
