@@ -44,6 +44,8 @@ def fingerprints(report: Report, top: str | None = None) -> tuple[str, ...]:
     Paths are taken from `top`, by default from the top of each file's own project.
     Source is read from the notebooks' cells of the report, or from disk; a file that cannot be read has no text.
     """
+    for path in {finding.site.path for finding in report.findings}:
+        linecache.checkcache(path)
     seen: Counter[tuple[str, ...]] = Counter()
     found = []
     for finding in report.findings:

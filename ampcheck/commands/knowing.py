@@ -13,6 +13,7 @@ from ampcheck.commands.exits import CLEAN, COULD_NOT, CannotDoError, refuse
 from ampcheck.finding import Report
 from ampcheck.report.summary import count, unshown
 from ampcheck.settings import Nearest, SettingsError, python_files
+from ampcheck.suppressions import UNUSED
 
 __all__ = ["silence", "without_known", "write_baseline"]
 
@@ -27,7 +28,7 @@ def without_known(report: Report, options: Namespace, nearest: Nearest, paths: S
             asked = nearest.options(path)
         except SettingsError:
             return False
-        looked_for = entry.code in asked.select - asked.ignore
+        looked_for = {entry.code, UNUSED} <= asked.select - asked.ignore
         return looked_for and (asked.possible or entry.verdict == "certain")
 
     try:
