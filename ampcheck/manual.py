@@ -40,6 +40,8 @@ def manual() -> str:
         if rows:
             lines = [f"| {argument} | {about} |" for argument, about in rows.items()]
             parts.append("\n".join(["| argument | meaning |", "|---|---|", *lines]))
+        if command.epilog:
+            parts.append(command.epilog)
     return "\n\n".join(parts) + "\n"
 
 
