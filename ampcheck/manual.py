@@ -31,12 +31,17 @@ def manual() -> str:
     parts = [MADE_BY, "# The command line", top.description or "", EXIT_CODES.strip()]
     for name, command in commands.items():
         parts += [f"## ampcheck {name}", COMMANDS[name], f"```text\n{_usage(name, command)}\n```"]
-        rows, common = list(_rows(command)), list(_rows(commands["check"]))
-        if name != "check" and set(common) <= set(rows):
-            parts.append("Takes all that `ampcheck check` takes, and:")
-            rows = [row for row in rows if row not in common]
+        rows = dict(_rows(command))
+        known = dict(_rows(commands["check"])).items() & rows.items() if name != "check" else set()
+        if known:
+            shared = [argument for argument in rows if (argument, rows[argument]) in known]
+            parts.append(f"As `ampcheck check`: {', '.join(shared)}.")
+            rows = {argument: about for argument, about in rows.items() if argument not in shared}
         if rows:
-            parts.append("\n".join(["| argument | meaning |", "|---|---|", *rows]))
+            lines = [f"| {argument} | {about} |" for argument, about in rows.items()]
+            parts.append("\n".join(["| argument | meaning |", "|---|---|", *lines]))
+        if command.epilog:
+            parts.append(command.epilog)
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,12 +76,11 @@ def _value(action: argparse.Action) -> str:
     return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
 
 
-def _rows(command: argparse.ArgumentParser) -> Iterator[str]:
+def _rows(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Each argument as it is written, and what it does."""
     for action in _arguments(command):
-        spelled = ", ".join(action.option_strings)
-        value = _value(action)
         about = command._get_formatter()._expand_help(action) if action.help else ""
-        yield f"| `{_cell([spelled, value])}` | {_cell([about])} |"
+        yield f"`{_cell([', '.join(action.option_strings), _value(action)])}`", _cell([about])
 
 
 def _cell(parts: Iterable[str]) -> str:

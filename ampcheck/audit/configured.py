@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ampcheck.audit.switches import Switch, SwitchKind, kind_of
 from ampcheck.events import Site
-from ampcheck.importers import SKIPPED
+from ampcheck.imports import SKIPPED
 from ampcheck.source import Unreadable, read_bytes
 
 __all__ = ["configuration_files", "configured"]

@@ -44,7 +44,9 @@ def test_the_page_names_every_command_and_option() -> None:
 
 
 def test_options_that_commands_share_are_listed_once() -> None:
-    assert manual.manual().count("| `--select RULES` |") == 1
+    page = manual.manual()
+    assert page.count("| `--select RULES` |") == 1
+    assert "As `ampcheck check`: `PATHS`, `--select RULES`, " in page
 
 
 def test_the_command_writes_the_checkout_s_page(
