@@ -5,7 +5,6 @@ from __future__ import annotations
 from ampcheck import program as p
 from ampcheck.imports import spelled
 from ampcheck.library.models import ENGINE_NAMES
-from ampcheck.lowering import lower
 from ampcheck.lowering.telling import bases_of, own_attributes
 from ampcheck.program import Link
 from ampcheck.project import Project
@@ -70,7 +69,7 @@ class _Assembly:
     def run(self) -> p.Program:
         project = self.project
         hooks = hooks_of(project, self.home)
-        main = lower(self.source, project.outline(self.home), project.holders(self.home), hooks=hooks)
+        main = project.readings.lowered(self.source, project.holders(self.home), hooks=hooks)
         modules = {main.path: main}
         self._follow(main, self.home, 0)
         done: dict[str, frozenset[str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ampcheck import imports, registry
 from ampcheck import program as p
@@ -17,6 +18,7 @@ from ampcheck.gradients import State
 from ampcheck.importers import SKIPPED, Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
+from ampcheck.memory import Memory
 from ampcheck.notebook import Cells
 from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
@@ -53,21 +55,27 @@ class Options:
 
 
 def check_paths(
-    paths: Sequence[str], *, options: Options | None = None, on_file: Callable[[str], None] | None = None
+    paths: Sequence[str],
+    *,
+    options: Options | None = None,
+    on_file: Callable[[str], None] | None = None,
+    memory: Memory | None = None,
 ) -> Report:
     """Check files and the Python files under directories.
 
     Every file is checked whatever happens to the others: one that cannot be read is finding AMP900 and a failure,
-    one on which ampcheck itself breaks is AMP903.
+    one on which ampcheck itself breaks is AMP903.  With a `memory`, what has not changed since it was last used is
+    not done again.
     """
     options = options or Options()
+    memory = memory or Memory()
     rules = [rule for rule in registry.load() if not rule.opt_in or rule.code in options.select]
     findings: list[Finding] = []
     failures: list[Failure] = []
     notebooks: dict[str, Cells] = {}
     count = 0
     files = list(python_files(paths))
-    session = _Session(rules, {os.path.abspath(path): path for path in files})
+    session = _Session(rules, {os.path.abspath(path): path for path in files}, memory)
     for path in files:
         if on_file is not None:
             on_file(path)
@@ -109,15 +117,17 @@ def traces_of(path: str) -> tuple[Trace, ...]:
     data = read_bytes(path)
     if not passes_gate(data):
         return ()
-    declared, exploration = _analyse(decode(path, data), Project())
+    declared, exploration = _analyse(decode(path, data), Project(), explore)
     return (*declared, *exploration.traces)
 
 
-def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
+def _analyse(
+    source: Source, project: Project, explored: Callable[[p.Program], Exploration]
+) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
     program = assemble(project, source)
     program.settings = _settings(source)
-    found = explore(program, most)
+    found = explored(program)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
     declared = [*_declarations(program.main), *internals_of(source)]
@@ -136,11 +146,12 @@ class _Checked:
 class _Session:
     """One check: what was read and run once serves every file that needs it."""
 
-    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str]) -> None:
+    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str], memory: Memory) -> None:
         imports.forget()
         self.rules = rules
         self.checked = checked
-        self.project = Project()
+        self.memory = memory
+        self.project = Project(memory.readings)
         self.importers = Importers(self.project)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 
@@ -152,14 +163,18 @@ class _Session:
             data = read_bytes(path)
             if not passes_gate(data):
                 return _Checked()
-            source = decode(path, data)
+            source = self.memory.readings.source(path, data)
             cells = source.cells
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
             if is_test(path):  # of a helper, it shows nothing
                 found = [finding for finding in found if finding.site.path == path]
+            traces = list(exploration.traces)
             for importer in self.importers.of(path):
-                found += own(self._elsewhere(importer), path)
+                elsewhere, runs = self._elsewhere(importer)
+                found += own(elsewhere, path)
+                traces += runs
+            self.memory.traces[path] = traces
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
@@ -178,19 +193,22 @@ class _Session:
         files = {os.path.abspath(finding.site.path) for finding in findings} & self.checked.keys()
         return {file: self.checked[file] for file in files if passes_gate(read_bytes(file))}
 
-    def _elsewhere(self, importer: str) -> list[Finding]:
-        """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
+    def _elsewhere(self, importer: str) -> tuple[list[Finding], list[Trace]]:
+        """What another file's runs show; whatever is wrong with that file is said when it is checked itself."""
         try:
-            return self._findings(decode(importer, read_bytes(importer)), FEWER_RUNS)[0]
+            source = self.memory.readings.source(importer, read_bytes(importer))
+            findings, exploration = self._findings(source, FEWER_RUNS)
+            return findings, exploration.traces
         except Exception:
-            return []
+            return [], []
 
     def _findings(self, source: Source, most: int | None = None) -> tuple[list[Finding], Exploration]:
         key = imports.spelled(source.path), most
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
-            declared, exploration = _analyse(source, self.project, most)
+            explored = partial(self.memory.explorations.explore, most=most)
+            declared, exploration = _analyse(source, self.project, explored)
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration

@@ -1,4 +1,4 @@
-"""The command line: `ampcheck check|replay|explain|rules|new`.
+"""The command line: `ampcheck check|replay|server|explain|rules|new`.
 
 Exit codes: 0 clean (notes alone too), 1 errors or warnings, 2 something asked for could not be done, 130
 interrupted.  Only a command that really runs is imported: `import ampcheck.cli` costs no more than argparse.
@@ -14,13 +14,14 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import output, scaffold, selection
+from ampcheck.options import output, scaffold, selection, serving
 
 __all__ = ["main", "parser"]
 
 COMMANDS = {
     "check": "Lint files and folders (the default command).",
     "replay": "Lint, then confirm each finding on tensors; needs torch.",
+    "server": "Serve an editor: the language server, on standard input and output; needs pygls.",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
     "new": "Start a rule: its file and its fixtures, in a checkout of ampcheck.",
@@ -92,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         default="auto",
         help="where the tensors live (default: auto)",
     )
+    serving.add(by_name["server"])
     by_name["explain"].add_argument("rule", metavar="CODE|NAME")
     scaffold.add(by_name["new"])
     return top

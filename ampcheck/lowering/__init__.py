@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -15,7 +16,7 @@ from ampcheck.lowering.statements import Statements
 from ampcheck.lowering.telling import contributes, own_attributes
 from ampcheck.source import Source, Unreadable
 
-__all__ = ["lower"]
+__all__ = ["lower", "read_segment"]
 
 EMPTY_CONTINUATION = re.compile(r"\\(?=\n[ \t]*(?:\n|\Z))")
 
@@ -26,19 +27,22 @@ def lower(
     holders: frozenset[str] = frozenset(),
     wanted: frozenset[str] | None = None,
     hooks: frozenset[str] = frozenset(),
+    read: Callable[[Source, Segment], list[p.Stmt]] | None = None,
 ) -> p.Module:
     """The sliced core program of a file; raises Unreadable where libcst cannot parse it either.
 
     `facts` is its outline where somebody has it already; `holders` are imported names whose definitions hold
     events; with `wanted`, only these definitions are read, and what they refer to.  `hooks` are attributes by which
-    classes of several files work together: what is bound to them matters.
+    classes of several files work together: what is bound to them matters.  `read` stands in for `read_segment`, for
+    somebody who remembers.
     """
+    read = read or read_segment
     body: list[p.Stmt] = []
     try:
         if p.Program.is_model(source.path):  # abridged already: all of it matters
-            return p.Module(source.path, tuple(_lower_segment(source, Segment(1, source.text))), source.lines)
+            return p.Module(source.path, tuple(read(source, Segment(1, source.text))), source.lines)
         for segment in select(source, facts or outline(source), holders, wanted):
-            body += _lower_segment(source, segment)
+            body += read(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)
         asked = wanted | _constants(facts or outline(source), wanted) if wanted is not None else frozenset()
         return slice_module(module, holders, hooks | asked)
@@ -66,7 +70,8 @@ def _parsed(text: str) -> cst.Module:
         return cst.parse_module(mended)
 
 
-def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
+def read_segment(source: Source, segment: Segment) -> list[p.Stmt]:
+    """The core statements of some lines of a file; raises Unreadable."""
     try:
         module = _parsed(segment.text)
     except cst.ParserSyntaxError as error:

@@ -53,11 +53,11 @@ def _span(statement: ast.stmt) -> tuple[int, int]:
 
 
 def _merge(pieces: list[Piece]) -> Iterator[tuple[int, int]]:
-    """Line ranges of the statements; those that share or touch a line are read as one."""
+    """Line ranges of the statements; those that share a line are read as one."""
     current: tuple[int, int] | None = None
     for piece in pieces:
         first, last = _span(piece.statement)
-        if current is not None and first <= current[1] + 1:
+        if current is not None and first <= current[1]:
             current = (current[0], max(current[1], last))
         else:
             if current is not None:
