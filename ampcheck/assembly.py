@@ -8,6 +8,7 @@ from ampcheck.library.models import ENGINE_NAMES
 from ampcheck.lowering.telling import bases_of, own_attributes
 from ampcheck.program import Link
 from ampcheck.project import Project
+from ampcheck.returns import Returns
 from ampcheck.source import Source
 
 __all__ = ["assemble", "hooks_of"]
@@ -64,6 +65,7 @@ class _Assembly:
         self.wanted: dict[str, set[str]] = {}
         self.distance: dict[str, int] = {}
         self.links: dict[tuple[str, str], Link] = {}
+        self.networks: dict[tuple[str, str], Returns] = {}
         self.missing = ""
 
     def run(self) -> p.Program:
@@ -80,10 +82,12 @@ class _Assembly:
             if module is not None:
                 modules[path] = module
                 self._follow(module, path, self.distance[path])
-        return p.Program(main, modules, self.links, self.missing)
+        return p.Program(main, modules, self.links, self.missing, networks=self.networks)
 
     def _follow(self, module: p.Module, path: str, distance: int) -> None:
         """Resolve what a module's kept statements mention of its imports."""
+        for name in self.project.outline(path).exports:
+            self._know(module.path, name, Link(path, name))
         imports: dict[str, str] = {}
         again: list[tuple[str, str]] = []  # ``except ImportError: from steps import clip``
         mentioned: set[str] = set()
@@ -129,11 +133,19 @@ class _Assembly:
         link = self.project.find(path, dotted)
         if link is None or (link.path == self.home and not link.name):
             return
+        if link.name:
+            self._know(shown if dotted.startswith(".") else "", dotted, link)
         if link.name and link.path != self.home and not self._take(link, distance):
             return
         # Python has one module of a name: what the main file has loaded is what the others get.
         key = shown if dotted.startswith(".") else "", dotted
         self.links.setdefault(key, self._seen_from_main(link))
+
+    def _know(self, shown: str, name: str, link: Link) -> None:
+        """Remember what a class's objects give back, if it is one whose objects are called."""
+        returns = self.project.returns(link)
+        if returns.tells:
+            self.networks[shown, name] = returns
 
     def _seen_from_main(self, link: Link) -> Link:
         """A link as the program has it: the main file goes by the path that it was given with."""

@@ -6,6 +6,7 @@ no flow.
 
 from __future__ import annotations
 
+import ast
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from ampcheck.answers import Answers
 from ampcheck.imports import may_be_local, module_file, search_folders, spelled, submodule
 from ampcheck.library.models import model_file, model_of
 from ampcheck.lowering.outline import Outline
+from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
 from ampcheck.program import Link
 from ampcheck.readings import Readings
+from ampcheck.returns import UNTOLD, Returns
 from ampcheck.source import Source, Unreadable, read_bytes
 
 __all__ = ["Project"]
@@ -39,6 +42,7 @@ class Project:
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
+    _returns: dict[Link, Returns] = field(default_factory=dict)
     _eventful: Answers[tuple[Link, int], bool] = field(default_factory=Answers)
 
     def take(self, source: Source) -> None:
@@ -158,6 +162,18 @@ class Project:
                 if found is not None:
                     return found
         return None
+
+    def returns(self, link: Link) -> Returns:
+        """What the objects of a class of the project give back when they are called."""
+        if link not in self._returns:
+            facts = self.outline(link.path)
+            piece = facts.exports.get(link.name)
+            cls = piece.statement if piece is not None else None
+            if isinstance(cls, ast.ClassDef) and not p.Program.is_model(link.path):
+                self._returns[link] = returns_of(cls, facts.imports)
+            else:
+                self._returns[link] = UNTOLD
+        return self._returns[link]
 
     # --- events -----------------------------------------------------------------------------------------------
 

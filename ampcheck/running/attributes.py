@@ -50,7 +50,7 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
         case v.Gradient() | v.Derivative() if name in ("data", "T"):
             return value
         case v.Model(bypassed=False, wrapper=wrapper) if name == "module" and wrapper:
-            return v.Model(value.id, wrapper, True, value.instance)
+            return v.Model(value.id, wrapper, True, value.instance, value.returns)
         case v.Model() if name in ("module", "_orig_mod", "model"):
             return value if name != "model" else _submodel(value, name)
         case v.Model(instance=v.Instance() as instance) if name in instance.attributes:

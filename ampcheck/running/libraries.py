@@ -64,7 +64,9 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
         averaged = call_method(machine, given.args[0], last, Arguments(given.args[1:], given.keywords), node)
         if averaged is not None:
             return averaged
-    return call_unseen(machine, name, given, node, callee)
+    result = call_unseen(machine, name, given, node, callee)
+    returns = machine.program.returns(node.site.path, name)
+    return replace(result, returns=returns) if isinstance(result, v.Unknown) and returns.tells else result
 
 
 def _wrap(machine: Machine, name: str, last: str, given: Arguments, node: p.Expr) -> v.Value:

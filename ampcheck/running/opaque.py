@@ -33,6 +33,11 @@ HARMLESS = re.compile(
 # What these return says something of an object, and is no data that came through it.
 ABOUT_OBJECTS = frozenset({"isinstance", "issubclass", "hasattr", "callable", "type", "id", "repr", "len"})
 
+# Their arguments give a shape or a type, and nothing of a gradient.
+SHAPED = frozenset(
+    "expand_as view_as reshape_as type_as ones_like zeros_like full_like empty_like rand_like randn_like".split()
+)
+
 
 AVERAGES = re.compile(
     r"(^|[._])(Averaged?Model|(Model)?E[Mm][Aa]\w*|\w*(EMA|Ema)|ExponentialMovingAverage|SWA\w*)$"
@@ -102,7 +107,8 @@ def call_unseen(
     receiver_flow = flow_of(callee.receiver) if isinstance(callee, v.Method) else flow_of(callee)
     if receiver_flow is None and isinstance(callee, v.Unknown):
         receiver_flow = callee.flow
-    flows = [f for f in [receiver_flow, *map(flow_of, given.all)] if f is not None]
+    shaped = [] if last in SHAPED else map(flow_of, given.all)
+    flows = [f for f in [receiver_flow, *shaped] if f is not None]
     if last in ABOUT_OBJECTS:
         return v.Unknown(
             spelled if len(spelled) < 80 else text,
@@ -118,7 +124,7 @@ def call_unseen(
         varying = True
     flow: v.Flow | None = None
     if flows or has_model:
-        flow = flow_through(machine, given)
+        flow = flow_through(machine, given) if last not in SHAPED else v.Flow(detached=True)
         if receiver_flow is not None:
             flow = flow.plus(receiver_flow) if not flow.detached else receiver_flow
     if last in ("no_grad", "inference_mode"):

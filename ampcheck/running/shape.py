@@ -76,13 +76,10 @@ class Shapes:
 
     def of(self, program: p.Program) -> Shape:
         """The shape of a program."""
-        given = (
-            program.main.path,
-            tuple(program.links.items()),
-            tuple(program.settings.items()),
-            program.missing,
-        )
-        return Shape(given, {path: self._module(module) for path, module in program.modules.items()})
+        others = [getattr(program, f.name) for f in fields(program) if f.name not in ("main", "modules")]
+        given = tuple(tuple(value.items()) if isinstance(value, dict) else value for value in others)
+        modules = {path: self._module(module) for path, module in program.modules.items()}
+        return Shape((program.main.path, *given), modules)
 
     def forget_unused(self) -> None:
         """Forget modules that are no part of any program any more."""
