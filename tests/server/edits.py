@@ -57,8 +57,20 @@ def train(model, loader, accum, use_amp):
 STATEMENTS = (
     *("scaler.unscale_(optimizer)", "clip(model, LIMIT)", "optimizer.zero_grad()", "scaler.update()"),
     *("scaler.step(optimizer)", "optimizer.step()", "loss = loss / accum", "scaler.scale(loss).backward()"),
-    *("print(loss)  # shown", "if not torch.isfinite(loss): continue", "x = [", "return loss", "loss.backward()"),
-    *("torch.nn.utils.clip_grad_norm_(", "model.parameters(), 1.0)", "pass", "accum = 4", "é = '\U0001f600'; a = 1"),
+    *(
+        "print(loss)  # shown",
+        "if not torch.isfinite(loss): continue",
+        "x = [",
+        "return loss",
+        "loss.backward()",
+    ),
+    *(
+        "torch.nn.utils.clip_grad_norm_(",
+        "model.parameters(), 1.0)",
+        "pass",
+        "accum = 4",
+        "é = '\U0001f600'; a = 1",
+    ),
 )
 CHARACTERS = "abel_().,=: 14\n#'\\\té\U0001f600"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,7 +67,9 @@ def test_after_random_edits_it_says_what_a_check_says(seed: int) -> None:
 
 
 def test_what_is_in_the_editor_counts_also_for_the_files_that_import_it() -> None:
-    unclipped = HELPERS.replace("    return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)", "    pass")
+    unclipped = HELPERS.replace(
+        "    return torch.nn.utils.clip_grad_norm_(model.parameters(), limit)", "    pass"
+    )
     early = TRAIN.replace("            scaler.unscale_(optimizer)\n", "")
     session = Session()
     assert said(session.check(opened(train=early, helpers=HELPERS)).files["helpers.py"]) == ["AMP101:5"]
