@@ -28,7 +28,7 @@ def actions(judged: Judged, places: Places, uri: str, asked: lsp.Range) -> Itera
         if where != uri or not _touch(shown.range, asked):
             continue
         if shift is None:
-            yield from _suppress(judged, finding, shown, uri)
+            yield from _suppress(judged, places, finding, shown, uri)
         yield lsp.CodeAction(
             f"Explain {finding.code} {finding.name}",
             kind=lsp.CodeActionKind.QuickFix,
@@ -37,7 +37,9 @@ def actions(judged: Judged, places: Places, uri: str, asked: lsp.Range) -> Itera
         )
 
 
-def _suppress(judged: Judged, finding: Finding, shown: lsp.Diagnostic, uri: str) -> Iterator[lsp.CodeAction]:
+def _suppress(
+    judged: Judged, places: Places, finding: Finding, shown: lsp.Diagnostic, uri: str
+) -> Iterator[lsp.CodeAction]:
     document = next((d for d in judged.file.documents if d.uri == uri), None)
     number = shown.range.start.line
     if document is None or finding.witness is None or number >= len(document.lines):
@@ -46,18 +48,13 @@ def _suppress(judged: Judged, finding: Finding, shown: lsp.Diagnostic, uri: str)
     if line.endswith("\\"):
         return  # no comment can stand here
     known = IGNORED.search(line)
-    start = lsp.Position(number, 0)
-    text = (
-        f"{line[: known.end(1)]}, {finding.code}{line[known.end(1) :]}"
-        if known
-        else f"{line.rstrip()}  # ampcheck: ignore[{finding.code}]"
-    )
-    edit = lsp.TextEdit(lsp.Range(start, lsp.Position(number + 1, 0)), text)
+    at = places.position(document.lines, number + 1, 1 + (known.end(1) if known else len(line.rstrip())))
+    text = f", {finding.code}" if known else f"  # ampcheck: ignore[{finding.code}]"
     yield lsp.CodeAction(
         f"Ignore {finding.code} {finding.name} on this line",
         kind=lsp.CodeActionKind.QuickFix,
         diagnostics=[shown],
-        edit=lsp.WorkspaceEdit({uri: [edit]}),
+        edit=lsp.WorkspaceEdit({uri: [lsp.TextEdit(lsp.Range(at, at), text)]}),
     )
 
 

@@ -56,13 +56,14 @@ class Places:
         return (judged.shift.back(number) if judged.shift is not None else number) if number else None
 
     def _range(self, lines: tuple[str, ...], site: Site) -> lsp.Range:
-        start = self._position(lines, site.line, site.column)
-        end = self._position(lines, site.end_line, site.end_column)
+        start = self.position(lines, site.line, site.column)
+        end = self.position(lines, site.end_line, site.end_column)
         if start == end:  # about the whole line
-            end = self._position(lines, site.line, len(_line(lines, site.line)) + 1)
+            end = self.position(lines, site.line, len(_line(lines, site.line)) + 1)
         return lsp.Range(start, end)
 
-    def _position(self, lines: tuple[str, ...], line: int, column: int) -> lsp.Position:
+    def position(self, lines: tuple[str, ...], line: int, column: int) -> lsp.Position:
+        """A place by line and column, from 1, in some lines."""
         text = _line(lines, line)
         before = text[: column - 1]
         while (missing := column - 1 - sum(c not in INVISIBLE for c in before)) > 0 and len(before) < len(

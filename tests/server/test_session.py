@@ -55,7 +55,7 @@ def agree(session: Session, files: Mapping[str, OpenFile]) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_after_random_edits_it_says_what_a_check_says(seed: int) -> None:
-    """In two files that import each other's parts: 250 edits each time, compared after every tenth and the last."""
+    """In a file and one that it imports: 250 edits each time, checked after each, compared after every tenth."""
     session = Session(Options(possible=True))
     helpers = texts(HELPERS, seed, 250)
     for number, train in enumerate(texts(TRAIN, seed + 100, 250), start=1):
