@@ -71,7 +71,8 @@ class _Assembly:
     def run(self) -> p.Program:
         project = self.project
         hooks = hooks_of(project, self.home)
-        main = project.readings.lowered(self.source, project.holders(self.home), hooks=hooks)
+        facts = project.outline(self.home)
+        main = project.readings.lowered(self.source, facts, project.holders(self.home), hooks=hooks)
         modules = {main.path: main}
         self._follow(main, self.home, 0)
         done: dict[str, frozenset[str]] = {}
@@ -92,13 +93,14 @@ class _Assembly:
         again: list[tuple[str, str]] = []  # ``except ImportError: from steps import clip``
         mentioned: set[str] = set()
         chains: set[str] = set()
-        for node in p.walk(*module.body):
+        nodes = list(p.walk(*module.body))
+        for node in nodes:
             if isinstance(node, p.Import):
                 for name, dotted in node.names:
                     bound = name if name != "*" else f"*{dotted}"
                     if imports.setdefault(bound, dotted) != dotted:
                         again.append((bound, dotted))
-        for node in p.walk(*module.body):
+        for node in nodes:
             if isinstance(node, p.Name):
                 mentioned.add(node.id)
             elif isinstance(node, p.Constant) and isinstance(node.value, str):
@@ -112,7 +114,7 @@ class _Assembly:
                 self._star(path, module.path, dotted, mentioned, distance)
             elif name in mentioned:
                 self._want(path, module.path, dotted, distance)
-        called = mentioned | {n.attr for n in p.walk(*module.body) if isinstance(n, p.Attribute)}
+        called = mentioned | {n.attr for n in nodes if isinstance(n, p.Attribute)}
         called = {name.strip("_") for name in called}
         for name, dotted in ENGINE_NAMES.items():
             if name in called and not p.Program.is_model(path):

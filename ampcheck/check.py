@@ -22,6 +22,7 @@ from ampcheck.memory import Memory
 from ampcheck.notebook import Cells
 from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
+from ampcheck.readings import Readings
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
@@ -68,7 +69,6 @@ def check_paths(
     not done again.
     """
     options = options or Options()
-    memory = memory or Memory()
     rules = [rule for rule in registry.load() if not rule.opt_in or rule.code in options.select]
     findings: list[Finding] = []
     failures: list[Failure] = []
@@ -146,12 +146,13 @@ class _Checked:
 class _Session:
     """One check: what was read and run once serves every file that needs it."""
 
-    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str], memory: Memory) -> None:
+    def __init__(self, rules: Sequence[Rule], checked: Mapping[str, str], memory: Memory | None) -> None:
         imports.forget()
         self.rules = rules
         self.checked = checked
         self.memory = memory
-        self.project = Project(memory.readings)
+        self.readings = memory.readings if memory is not None else Readings()
+        self.project = Project(self.readings)
         self.importers = Importers(self.project)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 
@@ -163,7 +164,7 @@ class _Session:
             data = read_bytes(path)
             if not passes_gate(data):
                 return _Checked()
-            source = self.memory.readings.source(path, data)
+            source = self.readings.source(path, data)
             cells = source.cells
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
@@ -174,7 +175,8 @@ class _Session:
                 elsewhere, runs = self._elsewhere(importer)
                 found += own(elsewhere, path)
                 traces += runs
-            self.memory.traces[path] = traces
+            if self.memory is not None:
+                self.memory.traces[path] = traces
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
@@ -196,7 +198,7 @@ class _Session:
     def _elsewhere(self, importer: str) -> tuple[list[Finding], list[Trace]]:
         """What another file's runs show; whatever is wrong with that file is said when it is checked itself."""
         try:
-            source = self.memory.readings.source(importer, read_bytes(importer))
+            source = self.readings.source(importer, read_bytes(importer))
             findings, exploration = self._findings(source, FEWER_RUNS)
             return findings, exploration.traces
         except Exception:
@@ -207,7 +209,8 @@ class _Session:
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
-            explored = partial(self.memory.explorations.explore, most=most)
+            run = explore if self.memory is None else self.memory.explorations.explore
+            explored = partial(run, most=most)
             declared, exploration = _analyse(source, self.project, explored)
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]

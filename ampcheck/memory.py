@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ampcheck.readings import Readings
+from ampcheck.readings import KeptReadings
 from ampcheck.running import Explorations
 from ampcheck.trace import Trace
 
@@ -19,7 +19,7 @@ class Memory:
     It never changes what a check finds.
     """
 
-    readings: Readings = field(default_factory=Readings)
+    readings: KeptReadings = field(default_factory=KeptReadings)
     explorations: Explorations = field(default_factory=Explorations)
     traces: dict[str, Sequence[Trace]] = field(default_factory=dict)
 

@@ -36,7 +36,7 @@ NEAR = 2
 
 @dataclass(slots=True)
 class Project:
-    """Files read so far.  One serves a whole check; what its `readings` hold may serve the next one."""
+    """Files read so far.  One serves a whole check; its `readings` may serve the next one as well."""
 
     readings: Readings = field(default_factory=Readings)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Project:
             known = self._read(path)
             if known is not None and known[0].tree is not None:
                 with suppress(Unreadable):
-                    self._modules[key] = self.readings.lowered(known[0], self.holders(path), wanted, hooks)
+                    self._modules[key] = self.readings.lowered(*known, self.holders(path), wanted, hooks)
         return self._modules[key]
 
     # --- names ------------------------------------------------------------------------------------------------

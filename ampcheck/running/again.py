@@ -25,7 +25,10 @@ class Explorations:
 
     def explore(self, program: p.Program, most: int | None = None) -> Exploration:
         """What `ampcheck.running.explore` finds, of the last exploration where the program still runs like that."""
-        shape = self._shapes.of(program)
+        try:
+            shape = self._shapes.of(program)
+        except RecursionError:  # for the runs to say
+            return explore(program, most, self.pulse)
         key = program.main.path, most
         known = self._last.get(key)
         places = known[0].places_in(shape) if known is not None else None

@@ -2,11 +2,12 @@
 
     python tests/bench/keystrokes.py [FILE] [--keystrokes N] [--seed N]
 
-Without a FILE it is `training_script.py` with copies of its classes and small functions, to a thousand lines.  Statements
-are typed at random places, letter by letter, and taken back; each letter waits for the diagnostics of the last one.
-The time is that from sending the change to having the diagnostics, the server's own waiting included.  `loop` are
-keystrokes inside the function that holds the training step, where a run cannot be spared.  Beside the times stands what
-the same machine needs at that moment for a fixed piece of work: on a busy one all of them are longer.  It is no test.
+Without a FILE it is `training_script.py` with copies of its classes and small functions, to a thousand lines.
+Statements are typed at random places, letter by letter, and taken back; each letter waits for the diagnostics of the
+last one.  The time is that from sending the change to having the diagnostics, the server's own waiting included; `cpu`
+is what the server computed for it.  `loop` are keystrokes inside the function that holds the training step, `broken`
+those that leave a text that is no Python.  What the machine needs for a fixed piece of work is shown beside: on a busy
+one everything takes longer.  It is no test.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ HERE = Path(__file__).resolve().parent
 LINES = 1000
 TYPED = ("total = total + 1", "print(norm)", "# look here", "value = f(a, b)", "x = [1, 2]", "if ready: pass")
 PUBLISHED = "textDocument/publishDiagnostics"
+
+Times = dict[str, list[tuple[float, float]]]
 
 
 def long_script() -> str:
@@ -67,56 +70,10 @@ def calibration() -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-async def measure(text: str, count: int, seed: int) -> dict[str, list[float]]:
-    """The times in milliseconds, by kind of keystroke."""
-    choose = random.Random(seed)
-    times: dict[str, list[float]] = defaultdict(list)
-    loop = loop_lines(text)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "train.py")
-        path.write_text(text, "utf-8")
-        Path(folder, "pyproject.toml").touch()
-        client = make_test_lsp_client()
-        await client.start_io(sys.executable, "-m", "ampcheck", "server")
-        await client.initialize_session(
-            lsp.InitializeParams(capabilities=client_capabilities("neovim"), root_uri=Path(folder).as_uri())
-        )
-        uri, version = path.as_uri(), 1
-        document = lsp.TextDocumentItem(uri, "python", version, text)
-        client.text_document_did_open(lsp.DidOpenTextDocumentParams(document))
-        await client.wait_for_notification(PUBLISHED)
-        lines = text.split("\n")
-
-        async def change(start: lsp.Position, end: lsp.Position, new: str) -> float:
-            nonlocal version
-            version += 1
-            edit = lsp.TextDocumentContentChangePartial(lsp.Range(start, end), new)
-            begun = time.perf_counter()
-            client.text_document_did_change(
-                lsp.DidChangeTextDocumentParams(lsp.VersionedTextDocumentIdentifier(version, uri), [edit])
-            )
-            while (await client.wait_for_notification(PUBLISHED)).version != version:
-                pass
-            return (time.perf_counter() - begun) * 1000
-
-        while sum(map(len, times.values())) < count:
-            number = choose.choice([n for n, line in enumerate(lines) if line.strip()])
-            line, typed = lines[number], choose.choice(TYPED)
-            new = "\n" + line[: len(line) - len(line.lstrip())] + typed
-            at = len(line)
-            where = "loop" if number in loop else "elsewhere"
-            begin = lsp.Position(number, at)
-            for index, letter in enumerate(["\n", *typed]):
-                spot = begin if index == 0 else lsp.Position(number + 1, index - 1 + new.index(typed) - 1)
-                letter = new[: new.index(typed)] if index == 0 else letter
-                kind = "broken" if not parses(lines, number, new[: new.index(typed) + index]) else where
-                times[kind].append(await change(spot, spot, letter))
-                times["calibration"].append(calibration())
-                times["calibration"].pop(0) if len(times["calibration"]) > 500 else None
-            await change(begin, lsp.Position(number + 1, len(new) - 1), "")
-        await client.shutdown_session()
-        await client.stop()
-    return times
+def computed(process: int) -> float:
+    """The milliseconds that all threads of a process have computed; 0 where the system does not say."""
+    tasks = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
 
 def parses(lines: list[str], number: int, added: str) -> bool:
@@ -128,6 +85,59 @@ def parses(lines: list[str], number: int, added: str) -> bool:
     return True
 
 
+async def measure(text: str, count: int, seed: int) -> tuple[Times, list[float]]:
+    """The times in milliseconds, by kind of keystroke, and those of the fixed piece of work."""
+    choose = random.Random(seed)
+    times: Times = defaultdict(list)
+    fixed: list[float] = []
+    loop, lines = loop_lines(text), text.split("\n")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "train.py")
+        path.write_text(text, "utf-8")
+        Path(folder, "pyproject.toml").touch()
+        client = make_test_lsp_client()
+        await client.start_io(sys.executable, "-m", "ampcheck", "server")
+        server = client._server
+        assert server is not None
+        await client.initialize_session(
+            lsp.InitializeParams(client_capabilities("neovim"), root_uri=Path(folder).as_uri())
+        )
+        uri, version = path.as_uri(), 1
+        document = lsp.TextDocumentItem(uri, "python", version, text)
+        client.text_document_did_open(lsp.DidOpenTextDocumentParams(document))
+        await client.wait_for_notification(PUBLISHED)
+
+        async def change(start: lsp.Position, end: lsp.Position, new: str) -> tuple[float, float]:
+            nonlocal version
+            version += 1
+            edit = lsp.TextDocumentContentChangePartial(lsp.Range(start, end), new)
+            begun, before = time.perf_counter(), computed(server.pid)
+            client.text_document_did_change(
+                lsp.DidChangeTextDocumentParams(lsp.VersionedTextDocumentIdentifier(version, uri), [edit])
+            )
+            while (await client.wait_for_notification(PUBLISHED)).version != version:
+                pass
+            return (time.perf_counter() - begun) * 1000, computed(server.pid) - before
+
+        while len(fixed) < count:
+            number = choose.choice([n for n, line in enumerate(lines) if line.strip()])
+            line = lines[number]
+            typed = line[: len(line) - len(line.lstrip())] + choose.choice(TYPED)
+            indent = len(typed) - len(typed.lstrip())
+            begin = lsp.Position(number, len(line))
+            for index in range(indent, len(typed) + 1):
+                where = begin if index == indent else lsp.Position(number + 1, index - 1)
+                letters = f"\n{typed[:indent]}" if index == indent else typed[index - 1]
+                taken = await change(where, where, letters)
+                kind = "loop" if number in loop else "elsewhere"
+                times[kind if parses(lines, number, f"\n{typed[:index]}") else "broken"].append(taken)
+                fixed.append(calibration())
+            await change(begin, lsp.Position(number + 1, len(typed)), "")
+        await client.shutdown_session()
+        await client.stop()
+    return times, fixed
+
+
 def main() -> None:
     """Print the figures."""
     options = argparse.ArgumentParser()
@@ -136,16 +146,15 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     asked = options.parse_args()
     text = Path(asked.file).read_text("utf-8") if asked.file else long_script()
-    times = asyncio.run(measure(text, asked.keystrokes, asked.seed))
-    speed = statistics.median(times.pop("calibration"))
+    times, fixed = asyncio.run(measure(text, asked.keystrokes, asked.seed))
+    print(f"{text.count(chr(10))} lines; the fixed piece of work: {statistics.median(fixed):.0f} ms (median)")
     times["all"] = [one for some in times.values() for one in some]
-    print(f"{text.count(chr(10))} lines; the fixed piece of work takes {speed:.0f} ms (median)")
     for kind, some in times.items():
-        some.sort()
-        p50, p95 = some[len(some) // 2], some[int(len(some) * 0.95)]
-        print(
-            f"{kind:10} {len(some):5} keystrokes  median {p50:4.0f} ms  p95 {p95:4.0f} ms  most {some[-1]:4.0f} ms"
-        )
+        shown = [f"{kind:9} {len(some):4} keystrokes"]
+        for name, values in zip(("wall", "cpu"), map(sorted, zip(*some, strict=True)), strict=True):
+            p50, p95 = values[len(values) // 2], values[int(len(values) * 0.95)]
+            shown.append(f"{name}: median {p50:4.0f} ms, p95 {p95:4.0f} ms, most {values[-1]:4.0f} ms")
+        print("   ".join(shown))
 
 
 if __name__ == "__main__":
