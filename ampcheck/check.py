@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from ampcheck import imports, registry
 from ampcheck import program as p
@@ -210,8 +209,7 @@ class _Session:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
             run = explore if self.memory is None else self.memory.explorations.explore
-            explored = partial(run, most=most)
-            declared, exploration = _analyse(source, self.project, explored)
+            declared, exploration = _analyse(source, self.project, lambda program: run(program, most))
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration
