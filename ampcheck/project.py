@@ -18,6 +18,7 @@ from ampcheck.library.models import model_file, model_of
 from ampcheck.lowering.outline import Outline
 from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
+from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
 from ampcheck.readings import Readings
 from ampcheck.returns import UNTOLD, Returns
@@ -25,6 +26,8 @@ from ampcheck.source import Source, Unreadable, read_bytes
 
 __all__ = ["Project"]
 
+# What a project's own accumulators are taken for.
+ACCUMULATOR = "accelerate.Accelerator"
 # How far events are looked for through imports.
 DEEPEST = 4
 # A definition without events is taken in when it is short and can contribute to a step: a boundary's test, a loss, a
@@ -36,8 +39,13 @@ NEAR = 2
 
 @dataclass(slots=True)
 class Project:
-    """Files read so far.  One serves a whole check; its `readings` may serve the next one as well."""
+    """Files read so far.  One serves a whole check; its `readings` may serve the next one as well.
 
+    `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers.
+    """
+
+    roots: tuple[str, ...] = ()
+    names: OwnNames = field(default_factory=OwnNames)
     readings: Readings = field(default_factory=Readings)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
@@ -100,13 +108,13 @@ class Project:
             folder = "" if folder == "." else folder
             package = module_file(os.path.dirname(folder), os.path.basename(folder))
             return self._walk(folder, names, package)
-        model = model_of(dotted)
+        model = model_of(ACCUMULATOR if self.names.is_accumulator(dotted) else dotted)
         # What stands beside a script comes before any library of that name, for Python as well.
         if model is not None and not module_file(os.path.dirname(path), names[0]):
             return self._chase(*model, frozenset()) if model[1] else Link(model[0])
         if p.Program.is_model(path) or not names or not may_be_local(path, names[0]):
             return None
-        for folder in search_folders(path):
+        for folder in search_folders(path, self.roots):
             if module_file(folder, names[0]) or submodule(folder, names[0]):
                 found = self._walk(folder, names)
                 if found is not None:

@@ -21,6 +21,7 @@ from ampcheck.running.opaque import AVERAGES, call_unseen
 from ampcheck.running.recomputing import FUNCTION, bare_recompute
 from ampcheck.running.returning import given_back
 from ampcheck.running.role_methods import call_model
+from ampcheck.running.wrappers import build_wrapper
 
 __all__ = ["call_value"]
 
@@ -30,6 +31,9 @@ def call_value(
 ) -> v.Value:
     """The result of a call."""
     given = Arguments(args, kwargs)
+    built = build_wrapper(machine, callee, given, node)
+    if built is not None:
+        return built
     match callee:
         case v.Lib():
             found = imported(machine, node.site.path, callee.name)

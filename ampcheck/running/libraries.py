@@ -36,7 +36,7 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if name in lib.REDUCTIONS:
         emitting.reduce(machine, roles.as_optimizer(machine, given.get(0, "optimizer") or v.NONE), node)
         return v.NONE
-    if name.startswith(lib.ENGINES):
+    if name.startswith(lib.ENGINES) and name.split(".")[0] not in machine.program.packages:
         return v.Foreign(last)
     if name in lib.SCALER_FACTORIES:
         return roles.build_scaler(machine, last, given.keywords, node, last)

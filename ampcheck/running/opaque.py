@@ -18,7 +18,7 @@ from ampcheck.running.casting import pass_through
 from ampcheck.running.classes import class_kind, has_unseen_base
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.running.naming import names_clip, names_optimizer, names_scaler, names_scheduler
 
 __all__ = ["AVERAGES", "call_unseen", "flow_through", "reduction_of"]
 
@@ -97,6 +97,10 @@ def call_unseen(
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
+    if isinstance(callee, v.Unknown) and given.args and _is_clip(callee, node):
+        parameters = roles.parameters_of(machine, given.args[0])
+        if parameters is not None:
+            return emitting.clip(machine, "norm", parameters, None, node)
     emitting.may_freeze(machine, every, last, node)
     if not harmless and not _is_harmless(last):
         emitting.escape(machine, [*every, *_held(callee, given)], last, node)
@@ -136,6 +140,13 @@ def call_unseen(
     if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+def _is_clip(callee: v.Unknown, node: p.Expr) -> bool:
+    """Whether what is called, a function that somebody else chose, is called a clip of gradients."""
+    called = node.func if isinstance(node, p.Call) else None
+    own = called.attr if isinstance(called, p.Attribute) else called.id if isinstance(called, p.Name) else ""
+    return names_clip(own) or names_clip(callee.text)
 
 
 def _agreed(machine: Machine, value: v.Unknown, how: str) -> None:

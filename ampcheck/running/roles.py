@@ -17,7 +17,7 @@ from ampcheck.running import iterators
 from ampcheck.running import values as v
 from ampcheck.running.describing import text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler, names_window
+from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
 from ampcheck.trace import Role
 
 __all__ = [
@@ -93,7 +93,7 @@ def _is_multiple_of_window(machine: Machine, value: v.Value) -> bool:
     if isinstance(value, v.Number):
         return value.unit.window > 0
     factors = value.text.split(" * ") if isinstance(value, v.Unknown) else []
-    return len(factors) > 1 and any(f in machine.setting.windows or names_window(f) for f in factors)
+    return len(factors) > 1 and any(f in machine.setting.windows or machine.names_window(f) for f in factors)
 
 
 def build_average(machine: Machine, cls: str, node: p.Node) -> v.Value:

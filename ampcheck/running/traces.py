@@ -40,7 +40,9 @@ def _window(machine: Machine) -> Window | None:
     if best is None or not setting.declared.get(best, set()) - {""}:
         return None
     declared = frozenset(setting.declared[best] - {""})
-    return Window(setting.windows[best], setting.labels.get(best, best), best.isdigit(), declared)
+    text = setting.labels.get(best, best)
+    told = machine.program.names.is_window(text)
+    return Window(setting.windows[best], text, best.isdigit(), declared, told)
 
 
 def _is_complete(machine: Machine) -> bool:

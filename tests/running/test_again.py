@@ -6,6 +6,7 @@ import pytest
 
 from ampcheck import program as p
 from ampcheck.running import Exploration, Explorations, again, explore
+from ampcheck.running.shape import Shapes
 from tests.running.derived import lowered
 
 LOOP = """
@@ -101,6 +102,6 @@ def test_places_that_fall_together_are_run_again() -> None:
     first, second = together.main.body[-2:]
     for one, other in zip(p.walk(first), p.walk(second), strict=True):
         other.site = one.site
-    shapes = again.Shapes()
+    shapes = Shapes()
     assert shapes.of(apart).places_in(shapes.of(together)) is None
     assert shapes.of(together).places_in(shapes.of(apart)) is None
