@@ -39,11 +39,7 @@ def hooks_of(project: Project, home: str) -> frozenset[str]:
     while pending:
         path, piece = pending.pop()
         for base in bases_of(piece):
-            top, _, rest = base.partition(".")
-            link = project.named(path, top)
-            if rest:
-                origin = project.outline(path).imports.get(top)
-                link = project.find(path, f"{origin}.{rest}") if origin else None
+            link = project.spelled_as(path, base)
             if link is None or not link.name or link in seen:
                 continue
             seen.add(link)

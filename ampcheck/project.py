@@ -152,6 +152,14 @@ class Project:
         """What a name means at a module's top level: defined there, imported, or from a star import."""
         return self._chase(path, name, frozenset())
 
+    def spelled_as(self, path: str, text: str) -> Link | None:
+        """What a name or a chain of names means where it is written in a file: ``Engine``, ``core.Engine``."""
+        top, _, rest = text.partition(".")
+        if not rest:
+            return self.named(path, top)
+        origin = self.outline(path).imports.get(top)
+        return self.find(path, f"{origin}.{rest}") if origin else None
+
     def _chase(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Link | None:
         """A name of a module, through what the module itself imports it from."""
         if (path, name) in seen or len(seen) > 12:
