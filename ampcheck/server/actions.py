@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types as lsp
 
-from ampcheck.finding import Finding
+from ampcheck.finding import Finding, Fix
 from ampcheck.server.diagnostics import diagnostic, located
 from ampcheck.server.places import Places
 from ampcheck.server.session import Judged
+from ampcheck.source import Unreadable
+from ampcheck.suppressions import NOT_TO_BE_KNOWN
+from ampcheck.suppressions.adding import Refused, commented, edits_for
 
-__all__ = ["EXPLAIN", "actions"]
+__all__ = ["EXPLAIN", "actions", "touched"]
 
 EXPLAIN = "ampcheck.explain"
-IGNORED = re.compile(r"#\s*ampcheck:\s*ignore\[([^]]*)\]")
 
 
-def actions(judged: Judged, places: Places, uri: str, asked: lsp.Range) -> Iterator[lsp.CodeAction]:
-    """The actions for the findings of a document that touch a range.
+def touched(judged: Judged, places: Places, uri: str, asked: lsp.Range) -> list[Finding]:
+    """The findings in a document's own text whose lines a range touches."""
+    return [f for f in judged.findings if _is_asked_for(*diagnostic(f, places), uri, asked)]
+
+
+def actions(
+    judged: Judged, places: Places, uri: str, asked: lsp.Range, fixes: Iterable[tuple[Finding, Fix]]
+) -> Iterator[lsp.CodeAction]:
+    """The actions for the findings of a document that touch a range; `fixes` are those that there are.
 
     A finding of the last good text is explained only: what is broken now is edited by hand.
     """
+    for finding, fix in fixes:
+        yield _fix(finding, fix, places)
     for finding, shift in located(judged):
         where, shown = diagnostic(finding, places, shift)
-        if where != uri or not _touch(shown.range, asked):
+        if not _is_asked_for(where, shown, uri, asked):
             continue
         if shift is None:
-            yield from _suppress(judged, places, finding, shown, uri)
+            yield from _suppress(judged, places, finding, shown)
         yield lsp.CodeAction(
             f"Explain {finding.code} {finding.name}",
             kind=lsp.CodeActionKind.QuickFix,
@@ -37,26 +47,45 @@ def actions(judged: Judged, places: Places, uri: str, asked: lsp.Range) -> Itera
         )
 
 
-def _suppress(
-    judged: Judged, places: Places, finding: Finding, shown: lsp.Diagnostic, uri: str
-) -> Iterator[lsp.CodeAction]:
-    document = next((d for d in judged.file.documents if d.uri == uri), None)
-    number = shown.range.start.line
-    if document is None or finding.witness is None or number >= len(document.lines):
-        return
-    line = document.lines[number]
-    if line.endswith("\\"):
-        return  # no comment can stand here
-    known = IGNORED.search(line)
-    at = places.position(document.lines, number + 1, 1 + (known.end(1) if known else len(line.rstrip())))
-    text = f", {finding.code}" if known else f"  # ampcheck: ignore[{finding.code}]"
-    yield lsp.CodeAction(
-        f"Ignore {finding.code} {finding.name} on this line",
+def _fix(finding: Finding, fix: Fix, places: Places) -> lsp.CodeAction:
+    changes: dict[str, list[lsp.TextEdit]] = {}
+    for edit in fix.edits:
+        at = places.span(edit.site)
+        changes.setdefault(at.uri, []).append(lsp.TextEdit(at.range, edit.text))
+    return lsp.CodeAction(
+        f"Fix {finding.code}: {fix.title}",
         kind=lsp.CodeActionKind.QuickFix,
-        diagnostics=[shown],
-        edit=lsp.WorkspaceEdit({uri: [lsp.TextEdit(lsp.Range(at, at), text)]}),
+        diagnostics=[diagnostic(finding, places)[1]],
+        is_preferred=fix.applicability == "safe",
+        edit=lsp.WorkspaceEdit(changes),
     )
 
 
-def _touch(one: lsp.Range, other: lsp.Range) -> bool:
-    return one.start.line <= other.end.line and other.start.line <= one.end.line
+def _suppress(
+    judged: Judged, places: Places, finding: Finding, shown: lsp.Diagnostic
+) -> Iterator[lsp.CodeAction]:
+    """The comment that `ampcheck check --add-ignores` would write, where there is a place for one."""
+    if finding.code in NOT_TO_BE_KNOWN or judged.source is None:
+        return
+    try:
+        commented(judged.file.path, judged.file.data, [finding])
+    except (Refused, Unreadable):
+        return
+    changes: dict[str, list[lsp.TextEdit]] = {}
+    for (cell, line), edit in edits_for(judged.source, [finding]).items():
+        document = judged.file.documents[max(cell - 1, 0)]
+        text = document.lines[line - 1]
+        start = places.position(document.lines, line, 1)
+        end = places.position(document.lines, line, len(text) + 1)
+        changes.setdefault(document.uri, []).append(lsp.TextEdit(lsp.Range(start, end), edit(text)))
+    yield lsp.CodeAction(
+        f"Ignore {finding.code} {finding.name} here",
+        kind=lsp.CodeActionKind.QuickFix,
+        diagnostics=[shown],
+        edit=lsp.WorkspaceEdit(changes),
+    )
+
+
+def _is_asked_for(where: str, shown: lsp.Diagnostic, uri: str, asked: lsp.Range) -> bool:
+    begins_before = shown.range.start.line <= asked.end.line
+    return where == uri and begins_before and asked.start.line <= shown.range.end.line

@@ -13,8 +13,9 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path
 
 from ampcheck import __version__, pages, registry
+from ampcheck.finding import Failure
 from ampcheck.server import telling
-from ampcheck.server.actions import EXPLAIN, actions
+from ampcheck.server.actions import EXPLAIN, actions, touched
 from ampcheck.server.checking import Checking
 from ampcheck.server.diagnostics import by_document, diagnostic
 from ampcheck.server.files import Document
@@ -47,6 +48,7 @@ class Server(LanguageServer):
         self.session = Session()
         self.preferences = Preferences()
         self.done = WorkDone(self)
+        self.complained: set[Failure] = set()
         self.published: dict[str, tuple[int | None, list[lsp.Diagnostic]]] = {}
         self.checking = Checking(
             self.session, self._open_files, self._publish, self.done.report, self._failed
@@ -106,6 +108,9 @@ class Server(LanguageServer):
             if self.published.get(uri) != (version, shown):
                 self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, shown, version))
         self.published = found
+        for failure in set(outcome.failures) - self.complained:
+            self.complain(f"{failure.path}: {failure.message}")
+        self.complained = set(outcome.failures)
         self.refresh_hints()
 
     def refresh_hints(self) -> None:
@@ -114,6 +119,10 @@ class Server(LanguageServer):
         hints = workspace.inlay_hint if workspace else None
         if self.preferences.inlay_hints and hints is not None and hints.refresh_support:
             self.workspace_inlay_hint_refresh(None)
+
+    def complain(self, message: str) -> None:
+        """Say what is wrong with somebody's settings."""
+        self.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Warning, f"ampcheck: {message}"))
 
     def _failed(self, error: Exception) -> None:
         message = f"ampcheck failed: {type(error).__name__}: {error}; please report it"
@@ -136,11 +145,9 @@ class Server(LanguageServer):
         """Use the client's settings; what is wrong with them is shown."""
         hints = self.preferences.inlay_hints
         self.preferences, problems = read(given)
-        self.session.options = self.preferences.options
+        self.session.settings = self.preferences.nearest
         for problem in problems:
-            self.window_show_message(
-                lsp.ShowMessageParams(lsp.MessageType.Warning, f"ampcheck: settings: {problem}")
-            )
+            self.complain(f"settings: {problem}")
         if check:
             self.checking.changed(at_once=True)
             if hints and not self.preferences.inlay_hints:
@@ -233,12 +240,16 @@ def application(folder: str) -> Server:
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
     )
-    def code_actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-        known = server.judged(params.text_document.uri)
-        only = params.context.only
+    async def code_actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        uri, only = params.text_document.uri, params.context.only
+        known = server.judged(uri)
         if known is None or (only is not None and lsp.CodeActionKind.QuickFix not in only):
             return []
-        return list(actions(known[0], server.places(), params.text_document.uri, params.range))
+        judged, places = known[0], server.places()
+        fixes = await server.checking.fixes(touched(judged, places, uri, params.range))
+        if server.judged(uri) != known:  # the text has changed meanwhile: its client will ask again
+            return []
+        return list(actions(judged, places, uri, params.range, fixes))
 
     @server.command(EXPLAIN)
     async def explain(code: str) -> str:

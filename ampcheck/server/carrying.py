@@ -108,16 +108,23 @@ def _moment(trace: Trace, group: Sequence[Record]) -> Moment:
 
 
 def _passed(trace: Trace, path: str, line: int) -> Iterator[Moment]:
-    """The visits of a line on which nothing happens to gradients."""
+    """The visits of a line on which nothing happens to gradients.
+
+    Between two events of one iteration it is certainly passed; before the first or behind the last of them it may be
+    jumped over, so that counts only for a line that is never between two.
+    """
     here = [(record, *at) for record in trace.records if (at := _at(record, path)) is not None]
+    between: list[Moment] = []
+    around: list[Moment] = []
     for one, other in pairwise((None, *here, None)):
         if one and other and one[1] == other[1] and one[0].iteration == other[0].iteration:
             if one[2].end_line < line < other[2].line:
-                yield _still(trace, one[0], one[0].after)
+                between.append(_still(trace, one[0], one[0].after))
         elif other and line < other[2].line and _in_loop(other[0], path, line):
-            yield _still(trace, other[0], other[0].before)
+            around.append(_still(trace, other[0], other[0].before))
         elif one and one[2].end_line < line and _in_loop(one[0], path, line):
-            yield _still(trace, one[0], one[0].after)
+            around.append(_still(trace, one[0], one[0].after))
+    yield from between or around
 
 
 def _still(trace: Trace, near: Record, state: State) -> Moment:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 
+from ampcheck.finding import Finding, Fix
 from ampcheck.server.files import OpenFile
 from ampcheck.server.session import Outcome, Session
 
@@ -56,6 +58,11 @@ class Checking:
         task = asyncio.get_running_loop().create_task(self._check(self._version, delay))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def fixes(self, findings: Sequence[Finding]) -> list[tuple[Finding, Fix]]:
+        """The fixes of findings; they are looked for where checks are made, one after the other."""
+        work = partial(self.session.fixes, findings)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work) if findings else []
 
     def stop(self) -> None:
         """Give up whatever is being done."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from lsprotocol import types as lsp
 
 from ampcheck.finding import Finding
+from ampcheck.report.links import rule_url
+from ampcheck.report.message import message, remarks
 from ampcheck.report.story import story
 from ampcheck.server.places import Places
 from ampcheck.server.session import Judged
@@ -43,6 +45,7 @@ def diagnostic(finding: Finding, places: Places, shift: Shift | None = None) -> 
         message=_message(finding),
         severity=SEVERITIES[finding.severity],
         code=finding.code,
+        code_description=lsp.CodeDescription(url) if (url := rule_url(finding.code)) else None,
         source="ampcheck",
         tags=TAGS.get(finding.code),
         related_information=_related(finding, places, shift),
@@ -50,14 +53,7 @@ def diagnostic(finding: Finding, places: Places, shift: Shift | None = None) -> 
 
 
 def _message(finding: Finding) -> str:
-    lines = [f"{finding.name}: {finding.message}"]
-    if finding.condition:
-        lines[0] += f" (when {finding.condition})"
-    if finding.verdict == "possible":
-        lines.append("possible: it depends on what the code does not settle")
-    if finding.hint:
-        lines.append(f"fix: {finding.hint}")
-    return "\n".join(lines)
+    return "\n".join([f"{finding.name}: {message(finding)}", *remarks(finding)])
 
 
 def _related(finding: Finding, places: Places, shift: Shift | None) -> list[lsp.DiagnosticRelatedInformation]:

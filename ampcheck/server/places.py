@@ -29,21 +29,32 @@ class Places:
     codec: PositionCodec
 
     def location(self, site: Site) -> lsp.Location:
+        """A place to be shown; one without an extent is the rest of its line."""
+        found = self.span(site)
+        if found.range.start == found.range.end:
+            _, lines, inside = self._inside(site)
+            found.range.end = self.position(lines, inside.line, len(_line(lines, inside.line)) + 1)
+        return found
+
+    def span(self, site: Site) -> lsp.Location:
         """A place in an open file, or in one on disk."""
+        uri, lines, inside = self._inside(site)
+        start = self.position(lines, inside.line, inside.column)
+        return lsp.Location(uri, lsp.Range(start, self.position(lines, inside.end_line, inside.end_column)))
+
+    def _inside(self, site: Site) -> tuple[str, tuple[str, ...], Site]:
+        """The URI of the document that a place lies in, its lines, and the place within it."""
         judged = self.files.get(site.path)
         if judged is None:
-            return lsp.Location(_uri(site.path), self._range(_on_disk(site.path), site))
+            return _uri(site.path), _on_disk(site.path), site
+        documents = judged.file.documents
         if not judged.file.cells:
-            document = judged.file.documents[0]
-            return lsp.Location(document.uri, self._range(document.lines, site))
-        if judged.cells is None:
-            return lsp.Location(_uri(site.path), _START)
-        at = judged.cells.place(site)
-        if not 0 < at.cell <= len(judged.file.documents):
-            return lsp.Location(_uri(site.path), _START)
-        document = judged.file.documents[at.cell - 1]
+            return documents[0].uri, documents[0].lines, site
+        at = judged.cells.place(site) if judged.cells is not None else None
+        if at is None or not 0 < at.cell <= len(documents):
+            return _uri(site.path), (), Site(site.path, 1, 1, 1, 1)
         inside = Site(site.path, at.line, at.column, at.end_line, at.end_column)
-        return lsp.Location(document.uri, self._range(document.lines, inside))
+        return documents[at.cell - 1].uri, documents[at.cell - 1].lines, inside
 
     def line(self, judged: Judged, document: Document, line: int) -> int | None:
         """A line of a document (from 0) as runs count it, from 1; of a notebook, as a line of its module."""
@@ -55,13 +66,6 @@ class Places:
             number = next(found, 0)
         return (judged.shift.back(number) if judged.shift is not None else number) if number else None
 
-    def _range(self, lines: tuple[str, ...], site: Site) -> lsp.Range:
-        start = self.position(lines, site.line, site.column)
-        end = self.position(lines, site.end_line, site.end_column)
-        if start == end:  # about the whole line
-            end = self.position(lines, site.line, len(_line(lines, site.line)) + 1)
-        return lsp.Range(start, end)
-
     def position(self, lines: tuple[str, ...], line: int, column: int) -> lsp.Position:
         """A place by line and column, from 1, in some lines."""
         text = _line(lines, line)
@@ -71,9 +75,6 @@ class Places:
         ):
             before = text[: len(before) + missing]
         return lsp.Position(line - 1, self.codec.client_num_units(before))
-
-
-_START = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
 
 
 def _line(lines: tuple[str, ...], line: int) -> str:

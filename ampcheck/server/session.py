@@ -7,15 +7,17 @@ instead of what is on disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ampcheck.check import Options, check_paths
-from ampcheck.finding import Finding, Report
+from ampcheck.check import check_paths
+from ampcheck.finding import Failure, Finding, Fix, Report
+from ampcheck.fixes import propose
 from ampcheck.memory import Memory
 from ampcheck.notebook import Cells
 from ampcheck.server.files import OpenFile
 from ampcheck.server.shifting import Shift, shift
+from ampcheck.settings import Nearest
 from ampcheck.source import Source, Unreadable, passes_gate, unsaved
 from ampcheck.trace import Trace
 
@@ -48,17 +50,24 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The last check: what is known of each open file, and the findings in files that are not open, all by path."""
+    """The last check: what is known of each open file, and the findings in files that are not open, all by path.
+
+    `failures` are files that are not open and could not be used: settings with a mistake in them.
+    """
 
     files: Mapping[str, Judged] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(slots=True)
 class Session:
-    """Checks the open files; what did not change is not done again."""
+    """Checks the open files; what did not change is not done again.
 
-    options: Options = field(default_factory=Options)
+    `settings` makes the settings anew for every check: files that hold them change too.
+    """
+
+    settings: Callable[[], Nearest] = Nearest
     outcome: Outcome = field(default_factory=Outcome)
     _memory: Memory = field(default_factory=Memory)
     _good: dict[str, Judged] = field(default_factory=dict)
@@ -75,12 +84,20 @@ class Session:
         memory.watch(pulse or _go_on)
         memory.traces = {}
         with unsaved({os.path.abspath(path): file.data for path, file in files.items()}):
-            report = check_paths(sorted(files), options=self.options, on_file=on_file, memory=memory)
+            report = check_paths(sorted(files), settings=self.settings(), on_file=on_file, memory=memory)
         judged = {path: self._judged(file, report) for path, file in files.items()}
         self._good = {path: good for path, good in self._good.items() if path in files}
-        self.outcome = Outcome(judged, _elsewhere(report, files))
+        failures = tuple(failure for failure in report.failures if failure.path not in files)
+        self.outcome = Outcome(judged, _elsewhere(report, files), failures)
         memory.forget_unused()
         return self.outcome
+
+    def fixes(self, findings: Iterable[Finding]) -> list[tuple[Finding, Fix]]:
+        """The fixes of findings of the last check, each tried by a check of the edited text."""
+        with unsaved({os.path.abspath(path): j.file.data for path, j in self.outcome.files.items()}):
+            proposals = propose(findings)
+        found = ((proposal.finding, proposal.finding.fix) for proposal in proposals)
+        return [(finding, fix) for finding, fix in found if fix is not None]
 
     def _judged(self, file: OpenFile, report: Report) -> Judged:
         findings = tuple(f for f in report.findings if f.site.path == file.path)

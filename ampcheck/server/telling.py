@@ -66,7 +66,8 @@ def _when(moment: Moment) -> str:
 def _what(moment: Moment) -> str:
     before, after = (carried(moment.trace, state) for state in (moment.before, moment.after))
     change = before if before == after else f"{before} → {after}"
-    more = [text for text in moment.events if text not in change]
+    # What a backward leaves stands there already.
+    more = [text for text in moment.events if text not in change and not text.startswith("gradients")]
     return f"{change} ({'; '.join(more)})" if more else change
 
 

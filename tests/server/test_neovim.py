@@ -43,5 +43,5 @@ def test_neovim(tmp_path: Path, checkout: Path) -> None:
     assert seen["opened"] == ["AMP101:27", "AMP604:22"]
     assert "- micro-batch 1 of 3: no gradients → gradients × S / K, 1 micro-batch" in seen["hover"]
     assert seen["broken"] == ["AMP101:29", "AMP604:24", "AMP900:2"]
-    assert seen["actions"][0] == "Ignore AMP101 clip-before-unscale on this line"
-    assert seen["line"].endswith("LIMIT)  # ampcheck: ignore[AMP101]")
+    assert "Ignore AMP101 clip-before-unscale here" in seen["actions"]
+    assert seen["line"].endswith("LIMIT)  # ampcheck: ignore[clip-before-unscale]")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ampcheck.check import Options, check_paths
+from ampcheck.check import check_paths
 from ampcheck.finding import Finding
 from ampcheck.server.files import OpenFile, text
 from ampcheck.server.session import Judged, Session
+from ampcheck.settings import Nearest
 from ampcheck.source import unsaved
 from tests.server.edits import HELPERS, TRAIN, texts
 
@@ -32,10 +33,10 @@ def opened(**contents: str) -> dict[str, OpenFile]:
     return {path: text(path, f"file:///{path}", 1, content) for path, content in names}
 
 
-def checked(files: Mapping[str, OpenFile], options: Options | None = None) -> tuple[Finding, ...]:
+def checked(files: Mapping[str, OpenFile], settings: Nearest) -> tuple[Finding, ...]:
     """What a check says that has never seen these files before."""
     with unsaved({os.path.abspath(path): file.data for path, file in files.items()}):
-        return check_paths(sorted(files), options=options).findings
+        return check_paths(sorted(files), settings=settings).findings
 
 
 def said(judged: Judged) -> list[str]:
@@ -45,7 +46,7 @@ def said(judged: Judged) -> list[str]:
 def agree(session: Session, files: Mapping[str, OpenFile]) -> None:
     """The session's findings are those of a fresh check, to the last event of the last witness."""
     outcome = session.check(files)
-    fresh = checked(files, session.options)
+    fresh = checked(files, session.settings())
     for path, judged in outcome.files.items():
         expected = tuple(f for f in fresh if f.site.path == path)
         if judged.shift is not None:
@@ -56,7 +57,7 @@ def agree(session: Session, files: Mapping[str, OpenFile]) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_after_random_edits_it_says_what_a_check_says(seed: int) -> None:
     """In a file and one that it imports: 250 edits each time, checked after each, compared after every tenth."""
-    session = Session(Options(possible=True))
+    session = Session(lambda: Nearest(given={"possible": True}))
     helpers = texts(HELPERS, seed, 250)
     for number, train in enumerate(texts(TRAIN, seed + 100, 250), start=1):
         files = opened(helpers=next(helpers) if number % 5 == 0 else HELPERS, train=train)
