@@ -95,7 +95,9 @@ def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
     """
     instance = v.Instance(cls, name)
     init, usual = cls.members.get("__init__"), cls.members.get("__usual__")
-    left = [name.value for name in usual.items if isinstance(name, v.Const)] if isinstance(usual, v.Seq) else []
+    left = (
+        [name.value for name in usual.items if isinstance(name, v.Const)] if isinstance(usual, v.Seq) else []
+    )
     if isinstance(init, v.Function) and isinstance(init.node, p.FunctionDef):
         unknown: dict[str, v.Value] = {
             parameter.name: v.Unknown(f"{name}.{parameter.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ampcheck.events import SkipTest
@@ -40,17 +41,7 @@ def negate(value: v.Value) -> v.Value:
         case v.Formula(op="not", left=left):
             return left
         case v.Atom():
-            return v.Atom(
-                value.text,
-                value.varying,
-                value.usual,
-                value.finite,
-                value.skip,
-                value.modulus,
-                not value.negated,
-                value.group,
-                value.monotone,
-            )
+            return replace(value, negated=not value.negated)
         case _:
             return v.Formula("not", value)
 
@@ -168,6 +159,7 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
             monotone = True
             # Past where it starts, not yet where it ends: ``i < start_step`` is false, ``i < max_steps`` true.
             usual = (counter is left) != names_start(text_of(limit))
+    once = varying and base == "==" and _is_place(left, right)
     skip_text = _finite_text(left) or _finite_text(right)
     return v.Atom(
         text,
@@ -178,7 +170,16 @@ def _atom(machine: Machine, op: str, left: v.Value, right: v.Value) -> v.Value:
         negated=negated,
         group=group,
         monotone=monotone,
+        once=once,
     )
+
+
+def _is_place(left: v.Value, right: v.Value) -> bool:
+    """Whether a count of iterations is compared with one that stays the same: it gets there once."""
+    for counter, limit in ((left, right), (right, left)):
+        if isinstance(counter, v.Number) and counter.counter and isinstance(limit, v.Unknown):
+            return not limit.varying and limit.flow is None
+    return False
 
 
 def _is_cpu(value: v.Value) -> bool:

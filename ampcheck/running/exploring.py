@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
 from ampcheck.events import Event, Site
+from ampcheck.running import values as v
 from ampcheck.running.callgraph import mentions
-from ampcheck.running.choices import PATTERNS, Choices, Deviation
+from ampcheck.running.choices import PATTERNS, Choices, Deviation, Pattern
 from ampcheck.running.interpreter import Interpreter
 from ampcheck.running.layout import DRIVE, Layout, Root, lay_out
 from ampcheck.running.machine import Cap, Infeasible
@@ -109,6 +110,15 @@ def _retreats(plan: _Plan, choices: Choices) -> list[_Plan]:
         return []
     script = (*retreat[:-1], not retreat[-1])
     return [replace(plan, script=script, retreat=retreat)]
+
+
+def _others(deviation: Deviation, atom: v.Atom | None) -> tuple[Pattern, ...]:
+    """The patterns that a test is tried in after the first."""
+    if atom is not None and atom.once:
+        return ("inside",) if deviation.pattern == "boundary" else ()
+    if deviation.pattern != "always" or (atom is not None and atom.monotone):
+        return ()
+    return PATTERNS[1:]
 
 
 def _signature(trace: Trace | None) -> Signature | None:
@@ -214,18 +224,15 @@ class _Exploring:
             relevant += plan.flips == 1 and plan.deviation is None
             yield trace
             if plan.deviation is None and plan.flips < MAX_FLIPS:
-                for text in (t for t in choices.varying if t not in inert):
-                    deviation = Deviation(text, "always")
+                for text, atom in choices.varying.items():
+                    if text in inert:
+                        continue
+                    deviation = Deviation(text, "boundary" if atom.once else "always")
                     plan_ = _Plan(tuple(choices.taken), deviation, signature, frozenset(texts), plan.flips)
                     pending.append(plan_)
-            elif plan.deviation is not None and plan.deviation.pattern == "always":
-                atom = choices.varying.get(plan.deviation.text)
-                once = (
-                    () if (crowded and plan.flips) or (atom is not None and atom.monotone) else PATTERNS[1:]
-                )
-                for pattern in once:
-                    deviation = Deviation(plan.deviation.text, pattern)
-                    pending.append(replace(plan, deviation=deviation))
+            elif plan.deviation is not None and not (crowded and plan.flips):
+                for pattern in _others(plan.deviation, choices.varying.get(plan.deviation.text)):
+                    pending.append(replace(plan, deviation=Deviation(plan.deviation.text, pattern)))
 
     def _one(self, choices: Choices, setting: Setting) -> Trace | None:
         if self.pulse is not None:

@@ -38,6 +38,8 @@ NOT_SCHEDULER = re.compile(r"noise|ddpm|ddim|diffusion|pipeline|beta|schedule_fr
 WINDOW = re.compile(
     r"accum|grad_acc|micro|^gas$|update_freq|(^|_)iter_size|backward_passes|acc_steps", re.IGNORECASE
 )
+# What counts within a window, a place in the data, or what is accumulated.
+NOT_WINDOW = re.compile(r"idx|index|count(er)?$|loss|^last_", re.IGNORECASE)
 WORLD = re.compile(r"world_?size|num_processes|num_replicas|n_?gpus?$|num_gpus", re.IGNORECASE)
 LOADER = re.compile(r"loader$|(^|_)(train_)?dl$|dataloader", re.IGNORECASE)
 SETTINGS = re.compile(
@@ -90,7 +92,9 @@ def names_scheduler(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def names_window(text: str) -> bool:
     """``args.gradient_accumulation_steps``, ``ACCUM``, ``update_freq``, ``num_micro_batches``."""
-    return " " not in text and WINDOW.search(text) is not None and SIZE.search(text) is None
+    if " " in text or WINDOW.search(text) is None:
+        return False
+    return SIZE.search(text) is None and NOT_WINDOW.search(_last(text)) is None
 
 
 @lru_cache(maxsize=8192)

@@ -105,7 +105,8 @@ class Atom(Value):
 
     `usual` is how it comes out in an uneventful run; nothing certain may rest on how a `doubtful` one does.
     `modulus` names the unknown window of a test like ``i % n == 0``,
-    `group` an expression whose equality tests exclude each other; a `monotone` test changes once at most.
+    `group` an expression whose equality tests exclude each other; a `monotone` test changes once at most, and one that
+    holds `once` is true in a single iteration: ``i == last``.
     """
 
     text: str
@@ -118,6 +119,7 @@ class Atom(Value):
     group: tuple[str, Any] | None = None
     monotone: bool = False
     doubtful: bool = False
+    once: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
