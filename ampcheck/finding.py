@@ -14,7 +14,8 @@ from ampcheck.trace import Trace
 __all__ = ["Failure", "Finding", "Outcome", "Replay", "Report", "Verdict", "Witness"]
 
 Verdict = Literal["certain", "possible"]
-Outcome = Literal["confirmed", "refuted", "inconclusive"]
+Outcome = Literal["confirmed", "confirmed (library model)", "refuted", "inconclusive"]
+"""What a replay came to; of a library's model where its engine cannot be run, and a test of the model says so."""
 
 
 @dataclass(frozen=True, slots=True)

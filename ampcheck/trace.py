@@ -86,7 +86,8 @@ class Role:
 class Window:
     """The accumulation window that the code declares.
 
-    `length` is K in this run; `text` is how the code spells it; `literal` says that K is a number in the code;
+    `length` is K in this run, `number` K in the code where it is a number there; `text` is how the code spells it;
+    `literal` says that K is a number in the code;
     `declared` lists how it is declared: "division" (of the loss or gradients), and "step", "zero", "schedule",
     "sync", "clip", "average" for events under a boundary test of K, "loop" for ``for _ in range(K)``.
     """
@@ -95,6 +96,7 @@ class Window:
     text: str
     literal: bool = False
     declared: frozenset[str] = frozenset()
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

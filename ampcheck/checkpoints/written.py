@@ -188,7 +188,11 @@ class _Scope:
             states = states_in(argument, self.known)
             if states.resumable and not states.open:
                 # What holds the states, not what they are of: ``scaler.step(optimizer)`` adds nothing to a file.
-                names = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name) and self.known.get(n.id, NOTHING) != NOTHING}
+                names = {
+                    n.id
+                    for n in ast.walk(argument)
+                    if isinstance(n, ast.Name) and self.known.get(n.id, NOTHING) != NOTHING
+                }
                 self._write(self._place(argument), states, not names & self.handed_on)
             elif states.optimizers or states.model:
                 self.apart |= states

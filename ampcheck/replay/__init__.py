@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ampcheck.events import Edit
+from ampcheck.events import Edit, Internal
 from ampcheck.finding import Finding, Replay
 from ampcheck.replay.jobs import job
 from ampcheck.replay.observe import Observed
@@ -59,6 +59,10 @@ def replay(
     jobs = []
     for index, finding in enumerate(findings):
         rule = oracles.get(finding.code)
+        library = _by_library(finding, rule)
+        if library is not None:
+            settle(index, library)
+            continue
         reason = _unobservable(finding, rule)
         if reason or rule is None or finding.witness is None:
             settle(index, Replay("inconclusive", "none", text=reason))
@@ -138,6 +142,17 @@ def _installed() -> Sequence[Rule]:
     return load()
 
 
+def _by_library(finding: Finding, rule: Rule | None) -> Replay | None:
+    """What tests of a library's model measured, for a loop that is such an engine's."""
+    if rule is None or finding.witness is None:
+        return None
+    engines = {role.engine for role in finding.witness.trace.roles.values() if role.engine}
+    for known in rule.measured:
+        if any(engine.startswith(known.engine) for engine in engines):
+            return Replay("confirmed (library model)", "none", text=f"{known.says} ({known.where})")
+    return None
+
+
 def _unobservable(finding: Finding, rule: Rule | None) -> str:
     if rule is None:
         return f"no rule has the code {finding.code}"
@@ -147,6 +162,9 @@ def _unobservable(finding: Finding, rule: Rule | None) -> str:
         return "advice: the loop is acceptable as it is, so nothing deviates"
     if finding.witness is None:
         return "there is no run to replay"
+    event = finding.witness.trace.records[finding.witness.record].event
+    if isinstance(event, Internal) and event.written:
+        return "what a loop writes into a private attribute is its own affair until torch changes"
     return _beyond_torch(finding.witness.trace, rule)
 
 

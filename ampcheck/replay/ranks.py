@@ -107,5 +107,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
 
 
 def _join_group() -> None:
+    if not dist.is_gloo_available():
+        raise RuntimeError("this torch has no gloo, in which the ranks of the replay meet")
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)

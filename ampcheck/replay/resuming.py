@@ -24,7 +24,7 @@ def resumed(trace: Trace, oracle: Iterable[str]) -> dict[str, Any]:
     unfolded = unfold(trace)
     user, normal = unfolded.user, unfolded.normal
     loop, _ = references(normal, normal.records)
-    members = {**cast(user, loop), "tests": sorted(unfolded.tests), "items": False}
+    members = {**cast(user, loop), "tests": sorted(unfolded.tests)}
     stop = whole(user)
     acts = list(user_acts(until(user, stop)))
     _, acceptable = references(normal, until(normal, whole(normal)))

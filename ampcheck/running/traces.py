@@ -40,7 +40,13 @@ def _window(machine: Machine) -> Window | None:
     if best is None or not setting.declared.get(best, set()) - {""}:
         return None
     declared = frozenset(setting.declared[best] - {""})
-    return Window(setting.windows[best], setting.labels.get(best, best), best.isdigit(), declared)
+    return Window(
+        setting.windows[best],
+        setting.labels.get(best, best),
+        best.isdigit(),
+        declared,
+        int(best) if best.isdigit() else None,
+    )
 
 
 def _is_complete(machine: Machine) -> bool:

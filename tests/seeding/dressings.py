@@ -1,4 +1,4 @@
-"""Dressings: a correct loop becomes another correct one that a fault needs: under DDP, with an average, with an engine."""
+"""Dressings: a correct loop becomes another one, which a fault needs: under DDP, with an average, with an engine."""
 
 from __future__ import annotations
 
@@ -294,7 +294,10 @@ def accelerated(script: Script) -> None:
     optimizer, name = optimizers[0], re.escape(optimizers[0])
     _without(script, UNSCALE, BEFORE, UPDATE, GUARD, SCHEDULE, DIVIDE)
     script.replace(BACKWARD, r"\S+\.backward\(\)", "accelerator.backward(loss)")
-    script.lines = [re.sub(rf"\S+\.step\(({name})?\)$", f"{optimizer}.step()", x) if re.search(STEP, x) else x for x in script.lines]
+    pattern = rf"\S+\.step\(({name})?\)$"
+    script.lines = [
+        re.sub(pattern, f"{optimizer}.step()", x) if re.search(STEP, x) else x for x in script.lines
+    ]
     script.replace(CLIP, r"(torch\.)?nn\.utils", "accelerator")
     script.wrap(CLIP, CLIP, "if accelerator.sync_gradients:")
     call = next((mark for mark in CALLS if script.has(mark)), "")
@@ -336,9 +339,7 @@ def _without_ddp(script: Script) -> None:
     if script.has(r"DistributedDataParallel\("):
         if script.has(r"\.no_sync\(\)"):
             script.unwrap(r"\.no_sync\(\)")
-        script.replace(
-            r"= DistributedDataParallel\(", r"DistributedDataParallel\((\w+\.cuda\(\)).*\)", r"\1"
-        )
+        script.replace(r"= DistributedDataParallel\(", r"DistributedDataParallel\((\w+\.cuda\(\)).*\)", r"\1")
         script.drop(r"import DistributedDataParallel")
 
 

@@ -159,9 +159,7 @@ class Script:
         """The lines inside the compound statement at an index."""
         inside = len(self.indent(index)) + 1
         stop = index + 1
-        while stop < len(self.lines) and (
-            not self.lines[stop].strip() or len(self.indent(stop)) >= inside
-        ):
+        while stop < len(self.lines) and (not self.lines[stop].strip() or len(self.indent(stop)) >= inside):
             stop += 1
         while not self.lines[stop - 1].strip():
             stop -= 1
@@ -189,7 +187,7 @@ class Script:
     def _empty(self) -> Iterator[int]:
         for i, line in enumerate(self.lines):
             if re.match(r"\s*(if|for|with|else|while|def)\b.*:$", line):
-                following = next((l for l in self.lines[i + 1 :] if l.strip()), "")
+                following = next(filter(str.strip, self.lines[i + 1 :]), "")
                 if len(following) - len(following.lstrip()) <= len(self.indent(i)):
                     yield i
 

@@ -12,7 +12,6 @@ from tests.seeding.script import (
     AUTOCAST,
     BACKWARD,
     BEFORE,
-    BOUNDARY,
     CLIP,
     DIVIDE,
     EPOCHS,
@@ -311,7 +310,9 @@ def _(s: Script) -> None:
 
 @fault("AMP207", dress.sharded)
 def _(s: Script) -> None:
-    s.replace(CLIP, r"([\w.]+)\.clip_grad_norm_\((.*)\)$", r"torch.nn.utils.clip_grad_norm_(\1.parameters(), \2)")
+    s.replace(
+        CLIP, r"([\w.]+)\.clip_grad_norm_\((.*)\)$", r"torch.nn.utils.clip_grad_norm_(\1.parameters(), \2)"
+    )
 
 
 @fault("AMP208")
@@ -615,7 +616,7 @@ def _(s: Script) -> None:
     s.replace(AUTOCAST, r"torch\.autocast\(\"cuda\", ", "torch.cuda.amp.autocast(")
 
 
-RECOMPUTE = '''
+RECOMPUTE = """
 
 class Recompute(torch.autograd.Function):
     @staticmethod
@@ -632,7 +633,7 @@ class Recompute(torch.autograd.Function):
             output = ctx.function(x)
         torch.autograd.backward(output, grad)
         return None, x.grad
-'''
+"""
 
 
 @fault("AMP605")
