@@ -40,11 +40,13 @@ def replay(
     *,
     rules: Iterable[Rule] | None = None,
     on_result: Callable[[Finding], None] | None = None,
+    remember: bool = True,
 ) -> tuple[Finding, ...]:
     """The findings in the same order, each with a `Replay`.
 
     `device` is "auto" (CUDA where there is one), "cpu" or "cuda"; loops on several ranks run on the CPU all the same.
     `rules` supply the oracles, all installed ones unless given; `on_result` is called as each finding is done.
+    Equal scripts are executed once, unless it does not `remember` them.
     Raises `ReplayUnavailable` where torch is missing or older than 2.3, or the device does not exist.
     """
     require_torch()
@@ -75,7 +77,7 @@ def replay(
             settle(index, Replay("inconclusive", "none", text=reason))
             continue
         jobs.append({"id": index, "kind": "judge", "job": data})
-    for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a))):
+    for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a)), remember):
         settle(index, Replay("inconclusive", "none", text=answer))
     return tuple(results)
 
@@ -192,6 +194,7 @@ def _answers(
     device: str,
     timeout: float,
     take: Callable[[int, dict[str, Any]], None],
+    remember: bool = True,
 ) -> Iterable[tuple[int, str]]:
     """Hand on each answer as it comes; returned are the jobs that got none, with the reason.
 
@@ -209,7 +212,7 @@ def _answers(
         take(answer["id"], answer)
 
     try:
-        ask({"device": device, "jobs": ordered}, timeout, on_answer)
+        ask({"device": device, "jobs": ordered, "remember": remember}, timeout, on_answer)
     except Ended as end:
         return [(index, str(end)) for index in sorted(open_jobs)]
     return []

@@ -1,6 +1,7 @@
 """The process that has torch: reads jobs on standard input, writes one line of JSON for each on standard output.
 
-Input: ``{"device": "auto" | "cpu" | "cuda", "jobs": [{"id", "kind": "judge" | "compare" | "measure", ...}]}``.
+Input: ``{"device": "auto" | "cpu" | "cuda", "jobs": [{"id", "kind": "judge" | "compare" | "measure", ...}]}``, with
+``"remember": false`` to execute equal scripts each time.
 Output: first ``{"device": ..., "torch": ...}``, then ``{"id", "device", ...}`` for each job.
 """
 
@@ -30,7 +31,7 @@ def main() -> int:
         _say(answers, {"unavailable": "the device cuda was asked for, but torch sees none"})
         return 0
     _say(answers, {"device": device, "torch": torch.__version__})
-    bench = _Bench(device)
+    bench = _Bench(device, request.get("remember", True))
     try:
         for job in request["jobs"]:
             _say(answers, {"id": job["id"], **_answer(job, bench)})
@@ -45,9 +46,10 @@ def _say(answers: TextIO, data: dict[str, Any]) -> None:
 
 
 class _Bench:
-    """Executes scripts, each one only once for each scenario; remembers which device it used last."""
+    """Executes scripts, equal ones only once for each scenario; remembers which device it used last."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, remember: bool = True) -> None:
+        self.remember = remember
         self.device = self.used = device
         self.pair: Any = None
         self.done: dict[str, dict[str, Any]] = {}
@@ -60,7 +62,7 @@ class _Bench:
 
         self.used = "cpu" if scenario.ranks > 1 else self.device
         key = json.dumps([members, ops, asdict(scenario)])
-        if key not in self.done:
+        if key not in self.done or not self.remember:
             if scenario.name.startswith("shards"):
                 observed = self._on_shards(members, ops, scenario)
             elif scenario.ranks > 1:

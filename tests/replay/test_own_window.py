@@ -1,4 +1,4 @@
-"""What is replayed is the user's own window: their K, their threshold, under their condition; their optimizer is asked."""
+"""What is replayed is the user's own window: their K and threshold, under their condition; their optimizer is asked."""
 
 from __future__ import annotations
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from ampcheck.check import Options, check_paths
-from ampcheck.finding import Finding
+from ampcheck.finding import Finding, Outcome
 from ampcheck.replay import replay
+from tests.seeding.known import MISSED
 from tests.seeding.script import Impossible
 from tests.seeding.seeds import LOOPS, SEEDS, seeded
 
@@ -29,7 +32,7 @@ CERTAIN = Options(possible=False)
 class Cell:
     """What became of one fault in one loop: the outcome of its finding's replay, or why there is none.
 
-    `outcome`: "confirmed", "refuted", "inconclusive", "missed", or "impossible".  `others`: codes found besides.
+    `outcome` is that of the replay, or "missed", or "impossible".  `others`: codes found besides.
     """
 
     outcome: str
@@ -69,18 +72,18 @@ def _cell(code: str, found: list[Finding], settled: list[Finding]) -> Cell:
     replays = [f.replay for f in settled if f.replay]
     if not replays:
         return Cell("missed", "", others)
-    best = min(replays, key=lambda r: ["confirmed", "inconclusive", "refuted"].index(r.outcome))
+    best = min(replays, key=lambda r: get_args(Outcome).index(r.outcome))
     return Cell(best.outcome, best.text, others)
 
 
 def _lines(cells: Mapping[Key, Cell]) -> Iterable[str]:
     for code in sorted({code for code, _ in cells}):
         row = {loop: cell for (c, loop), cell in cells.items() if c == code}
-        count = {o: sum(cell.outcome == o for cell in row.values()) for o in ("confirmed", "impossible")}
-        yield f"{code}: {count['confirmed']} confirmed, {count['impossible']} impossible, of {len(row)}"
+        counts = Counter(cell.outcome for cell in row.values())
+        yield f"{code}: {', '.join(f'{n} {outcome}' for outcome, n in counts.most_common())}, of {len(row)}"
         for loop, cell in row.items():
             besides = f" (also {', '.join(cell.others)})" if cell.others else ""
-            yield f"    {loop:<15} {cell.outcome}{besides}: {cell.text}"
+            yield f"    {loop:<15} {cell.outcome}{besides}: {cell.text or MISSED.get((code, loop), '')}"
 
 
 def main(codes: list[str]) -> None:
