@@ -65,7 +65,8 @@ def float16_autocast_with_a_scaler_trains_like_float32(device: str) -> str:
     whole = trained(Loop(device, divided=False))
     factor = float(whole.update.norm() / right.update.norm())
     assert abs(factor / 4 - 1) < 5e-3, factor
-    return f"error {error:.1e}; clip before unscale leaves M/S = {clipped.norm:.3g}; not divided: × {factor:.4g} (K = 4)"
+    left = f"clip before unscale leaves M/S = {clipped.norm:.3g}"
+    return f"error {error:.1e}; {left}; not divided: × {factor:.4g} (K = 4)"
 
 
 @check
@@ -78,7 +79,7 @@ def small_gradients_vanish_in_float16_without_a_scaler(device: str) -> str:
         weight = torch.zeros(1, 1, device=device, requires_grad=True)
         with torch.autocast(device, dtype=torch.float16):
             out = torch.nn.functional.linear(torch.ones(1, 1, device=device), weight)
-        (out.float().sum() * 2.0**-26 * scale).backward()  # type: ignore[no-untyped-call]
+        (out.float().sum() * 2.0**-26 * scale).backward()
         assert weight.grad is not None
         found.append(float(weight.grad) / scale)
     assert found == [0.0, 2.0**-26], found
@@ -97,8 +98,8 @@ def bfloat16_gradients_under_a_scaler(device: str) -> str:
     try:
         scaler.unscale_(optimizer)
     except (NotImplementedError, RuntimeError) as error:
-        assert device == "cuda", error
-        assert "BFloat16" in str(error), error
+        if device != "cuda" or "BFloat16" not in str(error):
+            raise
         return f"raises {type(error).__name__}: {error}".splitlines()[0]
     assert weight.grad is not None
     assert weight.grad.tolist() == [1.0, 1.0]
@@ -150,7 +151,8 @@ def a_fused_optimizer_takes_float16_gradients_in_silence(device: str) -> str:
     try:
         scaler.step(plain)
     except ValueError as error:
-        assert str(error) == "Attempting to unscale FP16 gradients."
+        if str(error) != "Attempting to unscale FP16 gradients.":
+            raise
     else:
         raise AssertionError("the plain optimizer took them too")
     try:

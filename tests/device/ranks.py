@@ -47,9 +47,10 @@ def measured(device: str) -> dict[str, tuple[int, float]]:
 def _work(device: str, rank: int, store: str) -> dict[str, Any]:
     import torch
     import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
     from torch.nn.parallel import DistributedDataParallel
 
-    files = dist.FileStore(store, WORLD)
+    files = FileStore(store, WORLD)
     dist.init_process_group(
         "gloo", store=files, rank=rank, world_size=WORLD, timeout=timedelta(seconds=LIMIT / 2)
     )
@@ -75,7 +76,9 @@ def _work(device: str, rank: int, store: str) -> dict[str, Any]:
             with nullcontext() if free else ddp.no_sync():
                 (ddp(x).sum() / WINDOW).backward()
             if last:
-                gradients.append(float(module.weight.grad.norm()))
+                gradients.append(
+                    float(next(g.norm() for p in module.parameters() if (g := p.grad) is not None))
+                )
                 module.zero_grad()
         seen[style] = (count[0], gradients)
     dist.destroy_process_group()

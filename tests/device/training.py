@@ -1,4 +1,4 @@
-"""A real net under real autocast on a device: one window of K = 4 micro-batches, right or with a fault.  Needs torch."""
+"""A real net under real autocast on a device: one window of 4 micro-batches, right or faulty.  Needs torch."""
 
 from __future__ import annotations
 
