@@ -138,6 +138,12 @@ def measure(
     return tuple(found)
 
 
+def _ranks(job: dict[str, Any]) -> int:
+    """0 for a job on one rank, 1 for one on several, 2 for one on shards."""
+    members = job["job"]["members"]
+    return 2 if job["job"]["oracle"] == ["shards"] else int(bool(members["wrapped"] or members["reduced"]))
+
+
 def _installed() -> Sequence[Rule]:
     from ampcheck.registry import load
 
@@ -198,13 +204,12 @@ def _answers(
 ) -> Iterable[tuple[int, str]]:
     """Hand on each answer as it comes; returned are the jobs that got none, with the reason.
 
-    Jobs with several ranks come last: they are the only ones that could wait for each other.
+    Jobs with several ranks come last: they are the only ones that could wait for each other.  Those with shards come
+    last of all, since their processes are still starting.
     """
     if not jobs:
         return []
-    ordered = sorted(
-        jobs, key=lambda j: bool(j["job"]["members"]["wrapped"] or j["job"]["members"]["reduced"])
-    )
+    ordered = sorted(jobs, key=_ranks)
     open_jobs = {j["id"] for j in jobs}
 
     def on_answer(answer: dict[str, Any]) -> None:

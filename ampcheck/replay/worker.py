@@ -23,6 +23,9 @@ def main() -> int:
     request = json.load(sys.stdin)
     import torch
 
+    from ampcheck.replay.uncompiled import stand_in
+
+    stand_in()
     torch.set_num_threads(1)
     device = request["device"]
     if device == "auto":
@@ -33,6 +36,8 @@ def main() -> int:
     _say(answers, {"device": device, "torch": torch.__version__})
     bench = _Bench(device, request.get("remember", True))
     try:
+        if any(job["job"]["oracle"] == ["shards"] for job in request["jobs"]):
+            bench.start_pair()  # now, so that they import torch while other jobs are done
         for job in request["jobs"]:
             _say(answers, {"id": job["id"], **_answer(job, bench)})
     finally:
@@ -75,15 +80,19 @@ class _Bench:
         return Observed(**self.done[key])
 
     def _on_shards(self, members: Any, ops: Sequence[Any], scenario: Any) -> Any:
-        """On two processes, which are started when they are first needed, and anew after a failure."""
-        from ampcheck.replay.pair import Pair
-
-        self.pair = self.pair or Pair()
+        """On two processes, which are started anew after a failure."""
+        self.start_pair()
         try:
             return self.pair.execute(members, ops, scenario)
         except RuntimeError:
             self.close()
             raise
+
+    def start_pair(self) -> None:
+        """Start both processes, unless they run."""
+        from ampcheck.replay.pair import Pair
+
+        self.pair = self.pair or Pair()
 
     def close(self) -> None:
         """End what was started."""

@@ -22,7 +22,12 @@ from ampcheck.report.summary import NOWHERE, summary
 __all__ = ["lines"]
 
 WIDEST = 72  # of the source column; a longer line is cut, its number is there to look it up
-OUTCOMES = {"confirmed": "error", "confirmed (library model)": "error", "refuted": "good", "inconclusive": "warning"}
+OUTCOMES = {
+    "confirmed": "error",
+    "confirmed (library model)": "error",
+    "refuted": "good",
+    "inconclusive": "warning",
+}
 
 
 def lines(report: Report) -> Iterator[Line]:

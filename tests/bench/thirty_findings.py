@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 
 from ampcheck.check import check_paths
@@ -27,14 +29,25 @@ COUNT = 30
 
 
 def main(repeats: int) -> None:
-    """Print medians."""
+    """Print medians: by the clock, and of CPU, which says more on a machine that is busy."""
     findings = project()
-    importing = median(timed(import_torch) for _ in range(repeats))
-    one = median(timed(lambda: replay(findings[:1], "cpu")) for _ in range(repeats))
-    all_ = median(timed(lambda: replay(findings, "cpu")) for _ in range(repeats))
-    each = (all_ - importing) / len(findings)
-    print(f"import torch {importing:.2f} s, one finding {one:.2f} s, {len(findings)} findings {all_:.2f} s")
-    print(f"beyond the import {each:.3f} s a finding (median of {repeats} runs)")
+    cases: dict[str, tuple[int, Callable[[], object]]] = {
+        "import torch": (0, import_torch),
+        "one finding": (1, lambda: replay(findings[:1], "cpu")),
+        f"{len(findings)} findings": (len(findings), lambda: replay(findings, "cpu")),
+    }
+    importing = (0.0, 0.0)
+    for name, (count, function) in cases.items():
+        times = [timed(function) for _ in range(repeats)]
+        wall, cpu = median(w for w, _ in times), median(c for _, c in times)
+        importing = importing if count else (wall, cpu)
+        line = f"{name}: {wall:.2f} s, {cpu:.2f} s of CPU"
+        if count:
+            each = [(t - i) / count for t, i in zip((wall, cpu), importing, strict=True)]
+            line += f"; beyond the import {each[0]:.3f} s, {each[1]:.3f} s of CPU a finding"
+        print(line)
+    one = sorted(single(findings))
+    print(f"answer after answer in one process: median {median(one):.3f} s, longest {one[-1]:.2f} s")
 
 
 def project() -> Sequence[Finding]:
@@ -56,11 +69,19 @@ def import_torch() -> None:
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
 
 
-def timed(function: Callable[[], object]) -> float:
-    """Seconds."""
-    start = time.perf_counter()
+def single(findings: Sequence[Finding]) -> list[float]:
+    """The seconds between answers."""
+    at = [time.perf_counter()]
+    replay(findings, "cpu", on_result=lambda _: at.append(time.perf_counter()))
+    return [later - earlier for earlier, later in pairwise(at)]
+
+
+def timed(function: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the clock, and of CPU in all subprocesses."""
+    start, used = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     function()
-    return time.perf_counter() - start
+    now = getrusage(RUSAGE_CHILDREN)
+    return time.perf_counter() - start, now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
 
 
 if __name__ == "__main__":

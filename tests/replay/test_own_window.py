@@ -8,7 +8,8 @@ import pytest
 
 from ampcheck.check import check_paths
 from ampcheck.finding import Replay
-from ampcheck.replay import replay
+from ampcheck.replay import SCENARIOS, replay
+from ampcheck.replay.scenarios import gradient
 
 LOOP = """
 import torch
@@ -76,6 +77,11 @@ def test_a_window_too_long_to_run_and_a_threshold_that_never_clips_have_one_too(
 def test_without_a_clip_there_is_no_threshold(replays):
     assert replays["unclipped"].text.endswith("; K = 5 as in the code")
     assert replays["unclipped"].figures["K"] == 5
+
+
+def test_overflows_depend_on_the_scale_and_not_on_the_threshold():
+    huge = next(s for s in SCENARIOS if s.data == "huge")
+    assert gradient(huge, 0, 0, 0, 0, 0, 3, 10.0) == gradient(huge, 0, 0, 0, 0, 0, 3)
 
 
 def test_the_condition_is_said(replays):

@@ -9,7 +9,9 @@ from tests.replay.correct_loops import CORRECT
 from tests.tracing import backward, finding, internal, loop, raw_step, step, trace, update, zero
 
 HALF = trace(loop([backward(scaler=None), raw_step(), zero()]))
-READS = [trace(loop([backward(), step(), update(), internal(name), zero()])) for name in ("_scale", "_enabled")]
+READS = [
+    trace(loop([backward(), step(), update(), internal(name), zero()])) for name in ("_scale", "_enabled")
+]
 WRITES = trace(loop([backward(), step(), update(), internal("_scale", written=True), zero()]))
 
 
