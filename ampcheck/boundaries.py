@@ -104,7 +104,7 @@ def length(trace: Trace) -> int:
 
 def names_accumulation(window: Window) -> bool:
     """Whether the name of K says that it counts micro-batches (``accumulation_steps``)."""
-    return _ACCUMULATION.search(window.text) is not None or " // " in window.text
+    return window.told or _ACCUMULATION.search(window.text) is not None or " // " in window.text
 
 
 def is_ambiguous_literal(window: Window) -> bool:

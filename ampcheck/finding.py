@@ -11,11 +11,23 @@ from ampcheck.notebook import Cells
 from ampcheck.rule import Severity
 from ampcheck.trace import Trace
 
-__all__ = ["Failure", "Finding", "Outcome", "Replay", "Report", "Verdict", "Witness"]
+__all__ = [
+    "Applicability",
+    "Edit",
+    "Failure",
+    "Finding",
+    "Fix",
+    "Outcome",
+    "Replay",
+    "Report",
+    "Verdict",
+    "Witness",
+]
 
 Verdict = Literal["certain", "possible"]
 Outcome = Literal["confirmed", "confirmed (library model)", "refuted", "inconclusive"]
 """What a replay came to; of a library's model where its engine cannot be run, and a test of the model says so."""
+Applicability = Literal["safe", "unsafe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,28 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """`text` takes the place of what stands at `site`; an empty site is a place between two characters."""
+
+    site: Site
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that remove a finding, in order of place and apart from each other.
+
+    *safe*: checked again, the finding is gone and nothing else has come, and the replay found the loop right.
+    *unsafe*: checked again as well, but not proven, or not what everybody would want; `why` says which.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    applicability: Applicability = "unsafe"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One fault at one place; `of_loop`: the loop is to blame, not the helper whose line it may be."""
 
@@ -52,6 +86,7 @@ class Finding:
     witness: Witness | None = None
     replay: Replay | None = None
     of_loop: bool = False
+    fix: Fix | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +102,12 @@ class Report:
     """The result of a check: findings in order of place, failures, and how many files were analysed.
 
     `notebooks` leads from the places in a notebook's module to its cells, for each with findings, by path.
+    `silenced` are findings that a comment in the source keeps out of `findings`, `known` those that a baseline does.
     """
 
     findings: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     files: int = 0
     notebooks: Mapping[str, Cells] = field(default_factory=dict)
+    silenced: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()

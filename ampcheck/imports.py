@@ -11,6 +11,7 @@ import sys
 from functools import lru_cache
 
 __all__ = [
+    "SKIPPED",
     "forget",
     "is_project",
     "may_be_local",
@@ -24,6 +25,9 @@ __all__ = [
 # What marks the top of a project; a tree without any is searched this many folders upwards.
 MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 HIGHEST = 6
+
+# Folders of builds and environments, in which nothing of a project's own is looked for.
+SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "site-packages", "venv", ".venv", "env"})
 
 # Never looked for in a project: the standard library, and packages that ampcheck knows by name.
 ELSEWHERE = frozenset(sys.stdlib_module_names - {"types", "code", "test", "profile"}) | {
@@ -75,19 +79,21 @@ def _is_marked(folder: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def search_folders(file: str) -> tuple[str, ...]:
-    """The folders in which absolute imports of a file are looked for, nearest first, spelled as the file is."""
+def search_folders(file: str, roots: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The folders in which absolute imports of a file are looked for, spelled as the file is: some `roots` (absolute)
+    that the project names, then the nearest first.
+    """
     folder = os.path.dirname(file)
     top = project_top(folder or ".")
     relative = not os.path.isabs(file)
-    found = []
+    found = [os.path.relpath(root) if relative else root for root in roots]
     here = os.path.abspath(folder or ".")
     while True:
         shown = os.path.relpath(here) if relative else here
         shown = "" if shown == "." else shown
         found += [shown, os.path.join(shown, "src")]
         parent = os.path.dirname(here)
-        if here == top or parent == here or len(found) > 2 * HIGHEST:
+        if here == top or parent == here or len(found) > 2 * HIGHEST + len(roots):
             return tuple(f for f in found if _is_folder(f or "."))
         here = parent
 

@@ -16,7 +16,16 @@ from ampcheck.events import Site
 from ampcheck.magics import CodeLine, without_magics
 from ampcheck.nesting import TOO_DEEP, deepest
 
-__all__ = ["CellLine", "CellSite", "Cells", "NotANotebook", "Notebook", "Omission", "read_notebook"]
+__all__ = [
+    "CellLine",
+    "CellSite",
+    "Cells",
+    "NotANotebook",
+    "Notebook",
+    "Omission",
+    "cells_of",
+    "read_notebook",
+]
 
 
 class NotANotebook(Exception):
@@ -128,7 +137,7 @@ def _sources(notebook: Any) -> Iterator[tuple[int, str]]:
     language = _language(notebook)
     if language not in ("", "python", "ipython"):
         raise NotANotebook(f"a notebook in {language}, not in Python")
-    for number, cell in enumerate(_cells(notebook), start=1):
+    for number, cell in enumerate(cells_of(notebook), start=1):
         if not isinstance(cell, dict):
             raise NotANotebook(f"not a notebook: cell {number} is no object")
         if cell.get("cell_type") != "code" or _cell_language(cell) not in ("", "python"):
@@ -143,7 +152,8 @@ def _sources(notebook: Any) -> Iterator[tuple[int, str]]:
         yield number, text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
 
 
-def _cells(notebook: dict[str, Any]) -> list[Any]:
+def cells_of(notebook: dict[str, Any]) -> list[Any]:
+    """The cells of every kind, in order; raises NotANotebook where there are none."""
     cells = notebook.get("cells")
     sheets = notebook.get("worksheets")
     if cells is None and isinstance(sheets, list):  # nbformat 3

@@ -6,6 +6,7 @@ no flow.
 
 from __future__ import annotations
 
+import ast
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,12 +17,17 @@ from ampcheck.imports import may_be_local, module_file, search_folders, spelled,
 from ampcheck.library.models import model_file, model_of
 from ampcheck.lowering import lower
 from ampcheck.lowering.outline import Outline, outline
+from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
+from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
+from ampcheck.returns import UNTOLD, Returns
 from ampcheck.source import Source, Unreadable, decode, read_bytes
 
 __all__ = ["Project"]
 
+# What a project's own accumulators are taken for.
+ACCUMULATOR = "accelerate.Accelerator"
 # How far events are looked for through imports.
 DEEPEST = 4
 # A definition without events is taken in when it is short and can contribute to a step: a boundary's test, a loss, a
@@ -33,11 +39,17 @@ NEAR = 2
 
 @dataclass(slots=True)
 class Project:
-    """Files read so far.  One serves a whole check."""
+    """Files read so far.  One serves a whole check.
 
+    `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers.
+    """
+
+    roots: tuple[str, ...] = ()
+    names: OwnNames = field(default_factory=OwnNames)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
+    _returns: dict[Link, Returns] = field(default_factory=dict)
     _eventful: Answers[tuple[Link, int], bool] = field(default_factory=Answers)
 
     def take(self, source: Source) -> None:
@@ -96,13 +108,13 @@ class Project:
             folder = "" if folder == "." else folder
             package = module_file(os.path.dirname(folder), os.path.basename(folder))
             return self._walk(folder, names, package)
-        model = model_of(dotted)
+        model = model_of(ACCUMULATOR if self.names.is_accumulator(dotted) else dotted)
         # What stands beside a script comes before any library of that name, for Python as well.
         if model is not None and not module_file(os.path.dirname(path), names[0]):
             return self._chase(*model, frozenset()) if model[1] else Link(model[0])
         if p.Program.is_model(path) or not names or not may_be_local(path, names[0]):
             return None
-        for folder in search_folders(path):
+        for folder in search_folders(path, self.roots):
             if module_file(folder, names[0]) or submodule(folder, names[0]):
                 found = self._walk(folder, names)
                 if found is not None:
@@ -158,6 +170,18 @@ class Project:
                 if found is not None:
                     return found
         return None
+
+    def returns(self, link: Link) -> Returns:
+        """What the objects of a class of the project give back when they are called."""
+        if link not in self._returns:
+            facts = self.outline(link.path)
+            piece = facts.exports.get(link.name)
+            cls = piece.statement if piece is not None else None
+            if isinstance(cls, ast.ClassDef) and not p.Program.is_model(link.path):
+                self._returns[link] = returns_of(cls, facts.imports)
+            else:
+                self._returns[link] = UNTOLD
+        return self._returns[link]
 
     # --- events -----------------------------------------------------------------------------------------------
 

@@ -10,13 +10,17 @@ import io
 import os
 import stat
 import tokenize
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ampcheck.events import Site
 from ampcheck.nesting import TOO_DEEP, deepest
 from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
 
-__all__ = ["Source", "Unreadable", "decode", "passes_gate", "read_bytes"]
+__all__ = ["Source", "Unreadable", "decode", "exists", "hold_unsaved", "passes_gate", "read_bytes", "unsaved"]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (
@@ -64,19 +68,54 @@ class Source:
         return f"cell {at.cell}, line {at.line}"
 
 
+_UNSAVED: ContextVar[Mapping[str, bytes]] = ContextVar("unsaved", default=MappingProxyType({}))
+
+
+@contextmanager
+def unsaved(contents: Mapping[str, bytes]) -> Iterator[None]:
+    """Have `read_bytes` give these contents, by absolute path, instead of what is on disk, if anything is.
+
+    For text that comes from standard input or stands in an editor.
+    """
+    before = _UNSAVED.get()
+    hold_unsaved(contents)
+    try:
+        yield
+    finally:
+        _UNSAVED.set(before)
+
+
+def hold_unsaved(contents: Mapping[str, bytes]) -> None:
+    """The same for the rest of the context that this runs in, such as a command."""
+    _UNSAVED.set({**_UNSAVED.get(), **contents})
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder, unsaved text included."""
+    return os.path.abspath(path) in _UNSAVED.get() or os.path.exists(path)
+
+
 def read_bytes(path: str) -> bytes:
     """A regular file's bytes; raises Unreadable for anything else (a FIFO would hang a naive reader)."""
+    contents = _UNSAVED.get()
+    if contents and (held := contents.get(os.path.abspath(path))) is not None:
+        _refuse_larger(path, len(held))
+        return held
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("not a regular file")
-        largest = LARGEST_NOTEBOOK if path.endswith(NOTEBOOK) else LARGEST
-        if status.st_size > largest:
-            raise Unreadable(f"larger than {largest // 2**20} MiB: not analysed; exclude it or split it")
+        _refuse_larger(path, status.st_size)
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror or error}") from None
+
+
+def _refuse_larger(path: str, size: int) -> None:
+    largest = LARGEST_NOTEBOOK if path.endswith(NOTEBOOK) else LARGEST
+    if size > largest:
+        raise Unreadable(f"larger than {largest // 2**20} MiB: not analysed; exclude it or split it")
 
 
 def passes_gate(data: bytes) -> bool:

@@ -90,12 +90,14 @@ class Window:
     `literal` says that K is a number in the code;
     `declared` lists how it is declared: "division" (of the loss or gradients), and "step", "zero", "schedule",
     "sync", "clip", "average" for events under a boundary test of K, "loop" for ``for _ in range(K)``.
+    `told`: the project's settings say that this is the window's length.
     """
 
     length: int
     text: str
     literal: bool = False
     declared: frozenset[str] = frozenset()
+    told: bool = False
     number: int | None = None
 
 

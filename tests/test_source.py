@@ -9,7 +9,7 @@ import pytest
 
 from ampcheck import source
 from ampcheck.check import check_paths
-from ampcheck.source import Unreadable, decode, passes_gate, read_bytes
+from ampcheck.source import Unreadable, decode, passes_gate, read_bytes, unsaved
 
 CODE = "x = 'é'\nloss.backward()\n"
 
@@ -174,6 +174,24 @@ def test_a_mode_without_the_right_to_read(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(Unreadable, match="Permission denied"):
         read_bytes(str(path))
+
+
+def test_unsaved_text_stands_for_the_file_until_it_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_bytes(b"saved")
+    with unsaved({str(tmp_path / "train.py"): b"edited", str(tmp_path / "new.py"): b"new"}):
+        assert read_bytes("train.py") == read_bytes("./train.py") == b"edited"
+        assert read_bytes("new.py") == b"new"
+    assert read_bytes("train.py") == b"saved"
+
+
+def test_unsaved_text_may_be_too_large_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LARGEST", 2**20)
+    path = str(tmp_path / "train.py")
+    with unsaved({path: b"#" * (2**20 + 1)}), pytest.raises(Unreadable, match="larger than 1 MiB"):
+        read_bytes(path)
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------

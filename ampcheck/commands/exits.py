@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-__all__ = ["CLEAN", "COULD_NOT", "FOUND", "refuse"]
+__all__ = ["CLEAN", "COULD_NOT", "FOUND", "CannotDoError", "refuse"]
 
 CLEAN: Final = 0
 FOUND: Final = 1
 COULD_NOT: Final = 2
+
+
+class CannotDoError(Exception):
+    """What was asked for cannot be done at all; the message says why and what to do, in one line."""
 
 
 def refuse(message: str) -> int:

@@ -1,4 +1,4 @@
-"""What is checked, and by which rules."""
+"""What is checked, by which rules, and whose settings hold."""
 
 from __future__ import annotations
 
@@ -14,10 +14,30 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     for option, about in (
         ("--select", "only these rules: codes, names or prefixes such as AMP1, with commas between"),
+        ("--extend-select", "these rules too"),
         ("--ignore", "all but these rules"),
     ):
         parser.add_argument(option, metavar="RULES", type=_codes, action="extend", default=[], help=about)
     parser.add_argument("--possible", action="store_true", help="also show what only may be a fault")
+    parser.add_argument(
+        "--exclude",
+        metavar="PATTERNS",
+        type=_codes,
+        action="extend",
+        default=[],
+        help="files and folders to pass over, as in a .gitignore, with commas between",
+    )
+    parser.add_argument(
+        "--force-exclude", action="store_true", help="pass over excluded files also where they are named here"
+    )
+    parser.add_argument("--no-gitignore", action="store_true", help="also check what git ignores")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the settings file for everything, instead of the nearest of each file",
+    )
+    source.add_argument("--isolated", action="store_true", help="read no settings file")
 
 
 def _codes(text: str) -> list[str]:

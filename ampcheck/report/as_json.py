@@ -14,7 +14,7 @@ from ampcheck.report.line import Line
 from ampcheck.report.place import located
 from ampcheck.report.story import story
 
-__all__ = ["lines", "plain_data"]
+__all__ = ["finding_data", "indented", "lines", "plain_data", "replay_data"]
 
 VERSION = 1
 
@@ -28,13 +28,20 @@ def plain_data(report: Report) -> dict[str, Any]:
     """The report as dictionaries, lists, strings and numbers."""
     return {
         "version": VERSION,
-        "findings": [_finding(finding, report.notebooks) for finding in report.findings],
+        "findings": [finding_data(finding, report.notebooks) for finding in report.findings],
         "errors": [{"path": failure.path, "message": failure.message} for failure in report.failures],
         "files": report.files,
     }
 
 
-def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, Any]:
+def indented(data: Any) -> Iterator[Line]:
+    """JSON over several lines, in ASCII, for files that people look into as well."""
+    for line in json.dumps(data, indent=2, allow_nan=False).splitlines():
+        yield ((line, ""),)
+
+
+def finding_data(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, Any]:
+    """One finding."""
     return {
         "code": finding.code,
         "name": finding.name,
@@ -44,7 +51,7 @@ def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, Any]
         "message": finding.message,
         "condition": finding.condition,
         "trace": [{**_place(at, notebooks, end=False), "text": text} for at, text in story(finding)],
-        "replay": None if finding.replay is None else _replay(finding.replay),
+        "replay": None if finding.replay is None else replay_data(finding.replay),
         "fix": None,
     }
 
@@ -58,7 +65,8 @@ def _place(site: Site, notebooks: Mapping[str, Cells], *, end: bool = True) -> d
     return place | ({"cell": at.cell} if at.cell else {})
 
 
-def _replay(replay: Replay) -> dict[str, Any]:
+def replay_data(replay: Replay) -> dict[str, Any]:
+    """What a replay measured; a figure that is not finite is a string."""
     # JSON knows no infinity, and an overflow's norm is one.
     figures = {
         name: str(figure) if isinstance(figure, float) and not math.isfinite(figure) else figure

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck.finding import Report
 from ampcheck.report.line import Line
+from ampcheck.report.message import message
 from ampcheck.report.place import place
 from ampcheck.report.summary import summary
 
@@ -15,13 +16,12 @@ __all__ = ["lines"]
 def lines(report: Report) -> Iterator[Line]:
     """``path:line:column: CODE name severity: message``, and the sum; in a notebook ``path:cell 3:line:column``."""
     for finding in report.findings:
-        condition = f" (when {finding.condition})" if finding.condition else ""
         outcome = f" [{finding.replay.outcome}]" if finding.replay else ""
         possible = ", possible" if finding.verdict == "possible" else ""
         yield (
             (f"{place(finding.site, report.notebooks)}: ", "place"),
             (f"{finding.code} {finding.name} ", "code"),
             (f"{finding.severity}{possible}", finding.severity),
-            (f": {finding.message}{condition}{outcome}", ""),
+            (f": {message(finding)}{outcome}", ""),
         )
     yield from summary(report)

@@ -8,37 +8,30 @@ train.py:42:9  AMP101 clip-before-unscale  error
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator, Mapping
 
 from ampcheck.events import Site
-from ampcheck.finding import Finding, Replay, Report
+from ampcheck.finding import Finding, Report
 from ampcheck.notebook import Cells
-from ampcheck.report.line import Line, printable
-from ampcheck.report.place import located, place
+from ampcheck.report.line import Line
+from ampcheck.report.message import replayed
+from ampcheck.report.place import located, place, source_line
 from ampcheck.report.story import story
-from ampcheck.report.summary import NOWHERE, summary
+from ampcheck.report.summary import summary
 
-__all__ = ["lines"]
-
-WIDEST = 72  # of the source column; a longer line is cut, its number is there to look it up
-OUTCOMES = {
-    "confirmed": "error",
-    "confirmed (library model)": "error",
-    "refuted": "good",
-    "inconclusive": "warning",
-}
+__all__ = ["lines", "told"]
 
 
 def lines(report: Report) -> Iterator[Line]:
     """The lines of a report: findings and the sum of it."""
     for finding in report.findings:
-        yield from _finding(finding, report.notebooks)
+        yield from told(finding, report.notebooks)
         yield ()
     yield from summary(report)
 
 
-def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+def told(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
+    """All there is to say of one finding."""
     possible = ", possible" if finding.verdict == "possible" else ""
     yield (
         (place(finding.site, notebooks), "place"),
@@ -53,11 +46,11 @@ def _finding(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]
     if finding.hint:
         yield (("  fix: ", "good"), (finding.hint, ""))
     if finding.replay:
-        yield _replay(finding.replay)
+        yield ("  ", ""), *replayed(finding.replay)
 
 
 def _frames(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
-    rows = [(step.site, _source(step.site, notebooks), step.text) for step in story(finding)]
+    rows = [(step.site, source_line(step.site, notebooks), step.text) for step in story(finding)]
     rows = [row for row in rows if row[1]]
     labels = [_label(site, finding.site, notebooks) for site, _, _ in rows]
     gutter = max(map(len, labels), default=0)
@@ -78,23 +71,3 @@ def _label(site: Site, found: Site, notebooks: Mapping[str, Cells]) -> str:
     at = located(site, notebooks)
     elsewhere = at.cell != located(found, notebooks).cell
     return f"cell {at.cell}:{at.line}" if elsewhere else str(at.line)
-
-
-def _source(site: Site, notebooks: Mapping[str, Cells]) -> str:
-    """The first line of a statement; "" where the file cannot be read (any more)."""
-    cells = notebooks.get(site.path)
-    line = cells.text(site.line) if cells is not None else linecache.getline(site.path, site.line)
-    first = printable(line.strip())
-    if not first:
-        return ""
-    cut = first if len(first) <= WIDEST else first[: WIDEST - 2].rstrip() + " …"
-    return cut if site.end_line <= site.line or cut.endswith("…") else f"{cut} …"
-
-
-def _replay(replay: Replay) -> Line:
-    said = f": {replay.text}" if replay.text else ""
-    device = f" ({replay.device})" if replay.device != NOWHERE else ""
-    return (
-        (f"  replay{device}{said} — ", ""),
-        (replay.outcome, OUTCOMES.get(replay.outcome, "")),
-    )

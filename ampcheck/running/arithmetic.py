@@ -12,7 +12,7 @@ from ampcheck.running import derivatives, norms
 from ampcheck.running import values as v
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_window, names_world
+from ampcheck.running.naming import names_world
 
 __all__ = ["binary", "coerce", "unit_of", "weighted_mean"]
 
@@ -103,7 +103,7 @@ def _note_divisor(machine: Machine, dividend: v.Value, divisor: v.Value) -> None
     setting = machine.setting
     innermost = machine.loops[-1] if machine.loops and flow_of(dividend) is not None else ""
     match divisor:
-        case v.Unknown(text=text, flow=None, varying=False, role=None) if names_window(text):
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if machine.names_window(text):
             if text not in setting.windows and "(" not in text:
                 setting.add_window(text, "")
         case v.Unknown(text=text, flow=None, varying=False, role=None) if text == innermost:
@@ -112,7 +112,7 @@ def _note_divisor(machine: Machine, dividend: v.Value, divisor: v.Value) -> None
         case v.Number(value=int(length), counter=False, label=label, unit=unit) if (
             length > 1 and unit == PLAIN
         ):
-            if label and names_window(label):
+            if label and machine.names_window(label):
                 setting.label(str(length), label)
             elif str(length) == innermost and str(length) not in setting.windows:
                 setting.add_window(str(length), "")

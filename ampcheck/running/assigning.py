@@ -14,7 +14,6 @@ from ampcheck.running.attributes import store_attribute
 from ampcheck.running.describing import asks_for_finiteness, text_of
 from ampcheck.running.looping import bind_target
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_window
 from ampcheck.running.remembering import remembered
 from ampcheck.running.roles import freeze, owners_of
 from ampcheck.running.truth import truth
@@ -76,7 +75,7 @@ def _evaluate_named(machine: Machine, target: p.Expr, source: p.Expr) -> v.Value
         name = machine.text(target)
         # ``accumulate = max(round(nominal / batch_size), 1)``; while it warms up, it is run as what it will be.
         if name in machine.setting.windows or (
-            names_window(name) and not value.varying and value.flow is None
+            machine.names_window(name) and not value.varying and value.flow is None
         ):
             return replace(value, text=name, varying=False, flow=None)
     return value
@@ -96,7 +95,7 @@ def _is_anonymous(machine: Machine, value: v.Value) -> bool:
     """Whether a value is an object that a call returned and nothing has named yet."""
     if not isinstance(value, v.Unknown) or value.role is not None or value.varying or value.flow is not None:
         return False
-    is_window = names_window(value.text) or value.text in machine.setting.windows
+    is_window = machine.names_window(value.text) or value.text in machine.setting.windows
     return "(" in value.text and not is_window and not value.argument
 
 

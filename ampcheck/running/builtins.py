@@ -15,7 +15,7 @@ from ampcheck.running.arguments import Arguments
 from ampcheck.running.arithmetic import binary, coerce
 from ampcheck.running.describing import asks_for_finiteness, flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_loader, names_window
+from ampcheck.running.naming import names_loader
 
 __all__ = ["BUILTINS", "of_gradient"]
 
@@ -75,7 +75,13 @@ def _range(machine: Machine, given: Arguments, node: p.Expr) -> v.Value | None:
         window = stop.symbol
     length: int | None = None
     label = getattr(raw[-1], "label", "")
-    if isinstance(raw[0], v.Number) and len(raw) == 1 and label and names_window(label) and raw[0].value > 1:
+    if (
+        isinstance(raw[0], v.Number)
+        and len(raw) == 1
+        and label
+        and machine.names_window(label)
+        and raw[0].value > 1
+    ):
         machine.setting.label(str(raw[0].value), label)
     if isinstance(stop, v.Number) and isinstance(start, v.Number) and isinstance(step, v.Number) and stride:
         length = max(0, -(-(int(stop.value) - int(first)) // int(stride)))

@@ -11,7 +11,7 @@ from ampcheck.running import values as v
 from ampcheck.running.arithmetic import coerce, unit_of
 from ampcheck.running.describing import is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_start, names_window
+from ampcheck.running.naming import names_start
 
 __all__ = ["compare", "negate"]
 
@@ -101,7 +101,7 @@ def compare(machine: Machine, op: str, left: v.Value, right: v.Value, resets: bo
 def _note_limit(machine: Machine, limit: v.Value) -> None:
     """What iterations are compared with is a window's length if it is called like one."""
     match limit:
-        case v.Unknown(text=text, flow=None, varying=False, role=None) if names_window(text):
+        case v.Unknown(text=text, flow=None, varying=False, role=None) if machine.names_window(text):
             if text not in machine.setting.windows and "(" not in text:
                 machine.setting.add_window(text, "")
 

@@ -18,8 +18,8 @@ from ampcheck.running.derivatives import used_in
 from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
-from ampcheck.running.naming import names_option, names_window
-from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
+from ampcheck.running.naming import names_option
+from ampcheck.running.roles import as_optimizer, is_frozen, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard, Record
 
@@ -157,7 +157,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node, inputs: v.Value | No
     optimizers = machine.optimizers()
     reaches, assumed = [], []
     for optimizer in optimizers:
-        if optimizer.models and overlaps(optimizer.models, machine.frozen):
+        if optimizer.models and is_frozen(machine, optimizer.models):
             continue
         if models and optimizer.models:
             if overlaps(optimizer.models, models):
@@ -228,7 +228,7 @@ def _note_batches(machine: Machine) -> None:
 def _note_loops(machine: Machine) -> None:
     """A backward inside ``for _ in range(k)``: the loop declares a window where k is one, or is called like one."""
     for window in machine.loops:
-        if window in machine.setting.windows or (window and names_window(window)):
+        if window in machine.setting.windows or (window and machine.names_window(window)):
             machine.setting.add_window(window, "loop")
     innermost = machine.loops[-1] if machine.loops else ""
     # ``range(batch_size // micro)``; the windows of an epoch (``range(len(loader) // k)``) are no window.
@@ -388,12 +388,12 @@ def declare(machine: Machine, how: str, owners: tuple[str, ...] = (), index: int
             continue
         if modulus in setting.windows:
             continue
-        if how in ("clip", "schedule") and not names_window(modulus):
+        if how in ("clip", "schedule") and not machine.names_window(modulus):
             continue
         if (
             how in ("update", "sync")
             or _outside(machine, guard, modulus, owners, index)
-            or names_window(modulus)
+            or machine.names_window(modulus)
         ):
             setting.add_window(modulus, how)
 

@@ -19,6 +19,7 @@ from ampcheck.gradients import State, apply
 from ampcheck.running import values as v
 from ampcheck.running.choices import Choices
 from ampcheck.running.layout import Layout
+from ampcheck.running.naming import names_window
 from ampcheck.running.setting import Setting
 from ampcheck.trace import Guard, Record, Role
 
@@ -82,6 +83,7 @@ class Machine(ABC):
         self.frames: dict[str, Frame] = {program.main.path: self.frame}
         self.engine: v.Instance | None = None
         self.births: dict[v.Instance, str] = {}
+        self.handed: dict[str, v.Instance] = {}
         self.entries: dict[v.Instance, tuple[tuple[Site, int], ...]] = {}
         self.at = Site(program.main.path, 1, 1, 1, 1)
         self.state = State()
@@ -128,6 +130,10 @@ class Machine(ABC):
         self.synthetic = False
         self.differentiates = False
         self.repeated = 0  # how often a loop around the data was entered again
+
+    def names_window(self, text: str) -> bool:
+        """Whether an expression is called like a window's length, here or as the project's settings say."""
+        return names_window(text) or self.program.names.is_window(text)
 
     # --- the three operations -------------------------------------------------------------------------------
 

@@ -40,13 +40,10 @@ def _window(machine: Machine) -> Window | None:
     if best is None or not setting.declared.get(best, set()) - {""}:
         return None
     declared = frozenset(setting.declared[best] - {""})
-    return Window(
-        setting.windows[best],
-        setting.labels.get(best, best),
-        best.isdigit(),
-        declared,
-        int(best) if best.isdigit() else None,
-    )
+    text = setting.labels.get(best, best)
+    told = machine.program.names.is_window(text)
+    number = int(best) if best.isdigit() else None
+    return Window(setting.windows[best], text, number is not None, declared, told, number)
 
 
 def _is_complete(machine: Machine) -> bool:

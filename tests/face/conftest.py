@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from ampcheck.check import python_files
 from ampcheck.events import Backward, Clip, Loss, Site, Step, Unit
 from ampcheck.finding import Finding, Report, Witness
+from ampcheck.settings import Nearest
 from tests.face.traces import trace_of
 
 SOURCE = """\
@@ -54,13 +54,6 @@ def clipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finding:
     )
 
 
-@dataclass(frozen=True)
-class Options:
-    select: frozenset[str] = field(default_factory=frozenset)
-    ignore: frozenset[str] = field(default_factory=frozenset)
-    possible: bool = False
-
-
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[tuple[list[str], Any]]]:
     """Make `check_paths` return a report; the returned list collects what it was asked."""
@@ -68,14 +61,20 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[tuple[li
     def stand_in(report: Report) -> list[tuple[list[str], Any]]:
         asked: list[tuple[list[str], Any]] = []
 
-        def check_paths(paths: Sequence[str], *, options: Any, on_file: Callable[[str], None]) -> Report:
-            asked.append((list(paths), options))
+        def check_paths(
+            paths: Sequence[str],
+            *,
+            settings: Nearest,
+            on_file: Callable[[str], None],
+            on_analysed: Any = None,
+        ) -> Report:
+            asked.append((list(paths), settings.options(paths[0])))
             for path in paths:
                 on_file(path)
             return report
 
         module = ModuleType("ampcheck.check")
-        vars(module).update(Options=Options, check_paths=check_paths, python_files=python_files)
+        vars(module).update(check_paths=check_paths, python_files=python_files)
         monkeypatch.setitem(sys.modules, "ampcheck.check", module)
         return asked
 
