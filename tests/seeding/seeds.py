@@ -39,6 +39,7 @@ UNSEEDED = {
     "AMP606": "it lies in configurations, which contradict each other with any loop",
     "AMP701": "it lies in the hooks of a trainer, which has no loop of the user's own",
     "AMP900": "it is about files",
+    "AMP901": "it is about comments",
     "AMP902": "it is about the analysis",
     "AMP903": "it is about the analysis",
 }
