@@ -293,6 +293,7 @@ def accelerated(script: Script) -> None:
     models, optimizers = script.names("model"), script.names("optimizer")
     optimizer, name = optimizers[0], re.escape(optimizers[0])
     _without(script, UNSCALE, BEFORE, UPDATE, GUARD, SCHEDULE, DIVIDE)
+    script.lines = [line.replace("torch.bfloat16", "torch.float16") for line in script.lines]
     script.replace(BACKWARD, r"\S+\.backward\(\)", "accelerator.backward(loss)")
     pattern = rf"\S+\.step\(({name})?\)$"
     script.lines = [
