@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampcheck.boundaries import is_conditional, is_sure, optimizers, steps_inside_window
-from ampcheck.events import EngineCall, ZeroGrad
+from ampcheck.events import EngineCall, Step, ZeroGrad
 from ampcheck.rule import Rule, Violation
+from ampcheck.skips import succeeded
 from ampcheck.spans import Span, spans
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, name, once_per_site, story
@@ -78,6 +79,7 @@ class MissingZeroGrad(Rule):
                             story(
                                 trace, used[-1].record, previous, _ignored(span, optimizer), added[0].record
                             ),
+                            certain=not _may_zero_on_success(trace, optimizer),
                         )
                 previous = span.step
 
@@ -109,3 +111,10 @@ def _zeroes_at_times(trace: Trace, optimizer: str) -> bool:
     return any(
         optimizer in zero.owners and is_conditional(trace, r, optimizer) for r, zero in trace.of(ZeroGrad)
     )
+
+
+def _may_zero_on_success(trace: Trace, optimizer: str) -> bool:
+    """Whether a run in which every step is skipped cannot show a zeroing that waits for success: others tell."""
+    before_steps = {g.text for r, step in trace.of(Step) if step.optimizer == optimizer for g in r.guards}
+    tested = [g for g in trace.choices if (g.skip or g.finite) and g.text not in before_steps]
+    return any(not succeeded(trace, g) for g in tested)
