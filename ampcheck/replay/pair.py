@@ -83,8 +83,7 @@ class Pair:
     def _why(self) -> str:
         if self.expired:
             return f"the processes with shards took more than {LIMIT:g} s and were stopped"
-        codes = [process.poll() for process in self.processes]
-        gone = next((code for code in codes if code), None)
+        gone = next(filter(None, map(_ended, self.processes)), None)
         how = "talks nonsense" if gone is None else "was killed" if gone < 0 else "ended"
         return f"a process with a shard {how}" + (f" ({gone})" if gone is not None else "")
 
@@ -94,6 +93,14 @@ class Pair:
             process.kill()
             process.wait()
         self.folder.cleanup()
+
+
+def _ended(process: subprocess.Popen[str]) -> int | None:
+    """The exit code of a process that ends, or has; one that closed its output needs a moment."""
+    try:
+        return process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _whole(seen: Sequence[Observed]) -> Observed:

@@ -90,7 +90,8 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
     for thread in threads:
         thread.join()
     if failures:
-        raise RuntimeError(f"the ranks of the replay did not meet: {failures[0]}") from failures[0]
+        reason = str(failures[0]) or "one waited for the other in vain"
+        raise RuntimeError(f"the ranks of the replay did not meet: {reason}") from failures[0]
     seen = [m.finish() for m in machines]
     first = seen[0]
     first.syncs = {owner: exchange.count for owner, exchange in exchanges.items()}

@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Case, str]] = {
     ),
     "a communication hook raises": ((RANKS.trace, RANKS.oracle), "the ranks of the replay did not meet: "),
     "no gloo": ((RANKS.trace, RANKS.oracle), "this torch has no gloo"),
-    "a rank stays away": ((RANKS.trace, RANKS.oracle), "the ranks of the replay did not meet"),
+    "a rank stays away": ((RANKS.trace, RANKS.oracle), "did not meet: one waited for the other in vain"),
     "a shard is killed": ((SHARDED, ("shards",)), "a process with a shard was killed (-9)"),
     "a shard hangs": (
         (SHARDED, ("shards",)),
