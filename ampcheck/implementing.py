@@ -97,11 +97,7 @@ class Implementing:
             name = ast.unparse(annotation)
         else:
             return None
-        top, _, rest = name.partition(".")
-        link = self.project.named(path, top)
-        if rest:
-            origin = self.project.outline(path).imports.get(top)
-            link = self.project.find(path, f"{origin}.{rest}") if origin else None
+        link = self.project.spelled_as(path, name)
         return link if link is not None and self._class(link) is not None else None
 
     def _class(self, link: Link) -> ast.ClassDef | None:
@@ -120,17 +116,10 @@ class Implementing:
                     one = Link(path, name)
                     if one in found or one == link or not piece.is_class or name != _name(piece.statement):
                         continue
-                    if any(self._base(path, spelled) == base for spelled in bases_of(piece)):
+                    if any(self.project.spelled_as(path, text) == base for text in bases_of(piece)):
                         found.append(one)
                         pending.append(one)
         return found
-
-    def _base(self, path: str, spelled: str) -> Link | None:
-        top, _, rest = spelled.partition(".")
-        if not rest:
-            return self.project.named(path, top)
-        origin = self.project.outline(path).imports.get(top)
-        return self.project.find(path, f"{origin}.{rest}") if origin else None
 
     def _implements(self, link: Link, methods: frozenset[str]) -> bool:
         """Whether a class itself says how one of the methods goes, and that is part of a training step."""

@@ -19,7 +19,7 @@ from ampcheck.fixes.case import Candidate, Cannot
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.files import written
 from ampcheck.imports import spelled
-from ampcheck.source import read_bytes, unsaved
+from ampcheck.source import is_file, read_bytes, unsaved
 from ampcheck.trace import Guard, Trace
 
 __all__ = ["Accepted", "Trial", "contents"]
@@ -64,7 +64,7 @@ class Trial:
 
     def _files(self, finding: Finding, candidate: Candidate) -> tuple[str, ...]:
         named = (finding.site.path, _home(finding), *candidate.drafts)
-        return tuple(dict.fromkeys(path for path in named if os.path.isfile(path)))
+        return tuple(dict.fromkeys(path for path in named if is_file(path)))
 
     def _before(self, files: tuple[str, ...]) -> tuple[Finding, ...]:
         if files not in self._findings:
@@ -96,7 +96,7 @@ def _home(finding: Finding) -> str:
         return finding.site.path
     record = witness.trace.records[witness.record]
     sites = (*record.calls, record.event.site)
-    return next((site.path for site in sites if os.path.isfile(site.path)), finding.site.path)
+    return next((site.path for site in sites if is_file(site.path)), finding.site.path)
 
 
 def _of_root(traces: Iterable[Trace], finding: Finding) -> tuple[Trace, ...]:
