@@ -25,7 +25,7 @@ from ampcheck.replay.stage import Probe
 
 __all__ = ["execute_ranks"]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that one rank waits for the other in an all-reduce."""
 
 

@@ -30,8 +30,8 @@ from ampcheck.replay.stage import values
 
 __all__ = ["ShardMachine", "main"]
 
-PATIENCE = timedelta(seconds=20)
-"""How long one process waits for the other in a collective."""
+PATIENCE = timedelta(seconds=120)
+"""How long one process waits for the other: also until it has imported torch, on a machine that is busy."""
 
 
 class ShardMachine(Machine):
