@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 Verdict = Literal["certain", "possible"]
-Outcome = Literal["confirmed", "refuted", "inconclusive"]
+Outcome = Literal["confirmed", "confirmed (library model)", "refuted", "inconclusive"]
+"""What a replay came to; of a library's model where its engine cannot be run, and a test of the model says so."""
 Applicability = Literal["safe", "unsafe"]
 
 

@@ -59,9 +59,9 @@ def summary(rule: Rule) -> str:
 
 def oracle(rule: Rule) -> str:
     """What a replay of the rule's findings looks at, or why it cannot see them."""
-    if not rule.oracle:
-        return rule.unobservable or "nothing: the fault leaves no trace in numbers"
-    return ", ".join(OBSERVED[observable] for observable in rule.oracle)
+    seen = [OBSERVED[observable] for observable in rule.oracle]
+    seen += [f"what was measured with {measured.where}" for measured in rule.measured]
+    return ", ".join(seen) or rule.unobservable or "nothing: the fault leaves no trace in numbers"
 
 
 def page(rule: Rule) -> str:

@@ -28,7 +28,7 @@ from typing import ClassVar, Literal
 from ampcheck.events import Site
 from ampcheck.trace import Trace
 
-__all__ = ["OBSERVABLES", "Habit", "Observable", "Rule", "Severity", "Violation"]
+__all__ = ["OBSERVABLES", "Habit", "Measured", "Observable", "Rule", "Severity", "Violation"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -59,8 +59,22 @@ Habit = Literal[
     "carry",  # an epoch's leftover micro-batches stay in the gradients of the next epoch's first window
     "sum",  # a loss that is a sum over the micro-batch's items is divided by K alone
     "stray",  # a step uses gradients that another optimizer's loss left in its parameters
+    "unscaled",  # a loss computed in float16 has no scale
 ]
 """What a loop may do as it likes, so that the replay's reference does it too, unless it is the very fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a test of a library's model measured with the library itself, for an engine that the replay cannot run.
+
+    `engine` is how the names of such engines begin (`ampcheck.trace.Role.engine`), `says` the line for people, with
+    its figures, `where` the library's version and the test.
+    """
+
+    engine: str
+    says: str
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +101,9 @@ class Rule:
 
     `oracle` names the observables of which at least one must deviate from the reference for a finding to be
     confirmed, in the order of preference; empty when the fault has no trace that a replay could observe, and then
-    `unobservable` says why.  `contests` names the habits of a loop that are the fault itself, so that no acceptable
-    reference has them.  A rule that is `opt_in` is off unless it is selected.  `of_loop`: the fault is the loop's,
-    whichever helper's line it shows at.
+    `unobservable` says why.  `measured` stands for a replay where the loop is an engine's own.  `contests` names the
+    habits of a loop that are the fault itself, so that no acceptable reference has them.  A rule that is `opt_in` is
+    off unless it is selected.  `of_loop`: the fault is the loop's, whichever helper's line it shows at.
     """
 
     code: ClassVar[str]
@@ -97,6 +111,7 @@ class Rule:
     severity: ClassVar[Severity]
     oracle: ClassVar[tuple[Observable, ...]] = ()
     unobservable: ClassVar[str] = ""
+    measured: ClassVar[tuple[Measured, ...]] = ()
     contests: ClassVar[tuple[Habit, ...]] = ()
     opt_in: ClassVar[bool] = False
     of_loop: ClassVar[bool] = False

@@ -86,7 +86,8 @@ class Role:
 class Window:
     """The accumulation window that the code declares.
 
-    `length` is K in this run; `text` is how the code spells it; `literal` says that K is a number in the code;
+    `length` is K in this run, `number` K in the code where it is a number there; `text` is how the code spells it;
+    `literal` says that K is a number in the code;
     `declared` lists how it is declared: "division" (of the loss or gradients), and "step", "zero", "schedule",
     "sync", "clip", "average" for events under a boundary test of K, "loop" for ``for _ in range(K)``.
     `told`: the project's settings say that this is the window's length.
@@ -97,6 +98,7 @@ class Window:
     literal: bool = False
     declared: frozenset[str] = frozenset()
     told: bool = False
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

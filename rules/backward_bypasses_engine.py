@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ampcheck.engines import bypassed, engine_of, is_engine_backward
 from ampcheck.events import Backward, Step
 from ampcheck.precedence import divided_without_scaling, inside_hooks
-from ampcheck.rule import Rule, Violation
+from ampcheck.rule import Measured, Rule, Violation
 from ampcheck.trace import Trace
 from ampcheck.windows import are_known, name, once_per_site, story
 
@@ -59,8 +59,18 @@ class BackwardBypassesEngine(Rule):
     code = "AMP702"
     name = "backward-bypasses-engine"
     severity = "error"
-    unobservable = (
-        "the engine cannot run here: its model is tested against the installed package (tests/models)"
+    oracle = ("exception", "gradient")
+    measured = (
+        Measured(
+            "fabric",
+            "Fabric raises: it requires you to call `fabric.backward(loss)`",
+            "Lightning 2.6.6, tests/models/test_fabric.py",
+        ),
+        Measured(
+            "deepspeed-zero0",
+            "DeepSpeed raises at stage 0: it requires `engine.backward(loss)`",
+            "DeepSpeed 0.19.8, tests/models/test_deepspeed.py",
+        ),
     )
     hint = "call the engine's backward instead"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck.engines import engine_of
 from ampcheck.events import EngineCall
-from ampcheck.rule import Rule, Violation
+from ampcheck.rule import Measured, Rule, Violation
 from ampcheck.trace import Trace
 from ampcheck.windows import names, once_per_site, story
 
@@ -49,8 +49,12 @@ class ClipIgnoredByEngine(Rule):
     code = "AMP209"
     name = "clip-ignored-by-engine"
     severity = "error"
-    unobservable = (
-        "DeepSpeed cannot run here: a test holds its model against the installed package (tests/models)"
+    measured = (
+        Measured(
+            "deepspeed",
+            "the clip returns 0.0 for a norm of 5.0, and the update is 5.0, expected 1.0 = M",
+            "DeepSpeed 0.19.8, tests/models/test_deepspeed.py",
+        ),
     )
     hint = 'set "gradient_clipping" in the DeepSpeed configuration'
 

@@ -56,9 +56,8 @@ class Float16WithoutScaler(Rule):
     code = "AMP607"
     name = "float16-without-scaler"
     severity = "warning"
-    unobservable = (
-        "it shows only where gradients are too small for float16, which depends on the model and its data"
-    )
+    oracle = ("gradient",)
+    contests = ("unscaled",)
     hint = "scale the loss with torch.amp.GradScaler, or use bfloat16"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

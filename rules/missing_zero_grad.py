@@ -79,6 +79,7 @@ class MissingZeroGrad(Rule):
                             story(
                                 trace, used[-1].record, previous, _ignored(span, optimizer), added[0].record
                             ),
+                            certain=not _may_zero_on_success(trace, optimizer),
                         )
                 previous = span.step
 
@@ -107,11 +108,13 @@ def _zeroes_at_times(trace: Trace, optimizer: str) -> bool:
     """
     if "zero" in steps_inside_window(trace, optimizer):
         return True
-    if any(
+    return any(
         optimizer in zero.owners and is_conditional(trace, r, optimizer) for r, zero in trace.of(ZeroGrad)
-    ):
-        return True
-    # A run in which every step is skipped shows no zeroing at all.
+    )
+
+
+def _may_zero_on_success(trace: Trace, optimizer: str) -> bool:
+    """Whether a run in which every step is skipped cannot show a zeroing that waits for success: others tell."""
     before_steps = {g.text for r, step in trace.of(Step) if step.optimizer == optimizer for g in r.guards}
     tested = [g for g in trace.choices if (g.skip or g.finite) and g.text not in before_steps]
     return any(not succeeded(trace, g) for g in tested)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck.engines import engine_of
 from ampcheck.events import EngineCall
-from ampcheck.rule import Rule, Violation
+from ampcheck.rule import Measured, Rule, Violation
 from ampcheck.trace import Trace
 from ampcheck.windows import once_per_site
 
@@ -46,8 +46,12 @@ class NoSyncUnderDeepspeedZero(Rule):
     code = "AMP407"
     name = "no-sync-under-deepspeed-zero"
     severity = "error"
-    unobservable = (
-        "DeepSpeed cannot run here: a test holds its model against the installed package (tests/models)"
+    measured = (
+        Measured(
+            "deepspeed",
+            "DeepSpeed raises: no_sync context manager is incompatible with gradient partitioning",
+            "DeepSpeed 0.19.8, tests/models/test_deepspeed.py",
+        ),
     )
     hint = "let the engine accumulate: set gradient_accumulation_steps and call engine.step() on every micro-batch"
 

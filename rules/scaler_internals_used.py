@@ -57,9 +57,7 @@ class ScalerInternalsUsed(Rule):
     code = "AMP122"
     name = "scaler-internals-used"
     severity = "warning"
-    unobservable = (
-        "what a private attribute holds changes no update; it only breaks with a version or an option"
-    )
+    oracle = ("exception",)
     hint = "use get_scale(), update(new_scale) and state_dict()"
 
     def check(self, trace: Trace) -> Iterator[Violation]:

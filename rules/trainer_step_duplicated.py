@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ampcheck.engines import DOUBLED, WIPED, engine_of, in_hooks
 from ampcheck.events import Backward, Event, Step
-from ampcheck.rule import Rule, Violation
+from ampcheck.rule import Measured, Rule, Violation
 from ampcheck.trace import Record, Trace
 from ampcheck.windows import are_known, names, once_per_site
 
@@ -52,8 +52,18 @@ class TrainerStepDuplicated(Rule):
     code = "AMP701"
     name = "trainer-step-duplicated"
     severity = "error"
-    unobservable = (
-        "the trainer cannot run here: its model is tested against the installed package (tests/models)"
+    measured = (
+        Measured(
+            "lightning",
+            "a step in a hook makes 2 optimizer steps per batch, expected 1; a backward in one raises",
+            "Lightning 2.6.6, tests/models/test_lightning.py",
+        ),
+        Measured(
+            "trainer",
+            "a step in a hook makes 2 optimizer steps per window, expected 1; "
+            "a backward in `compute_loss` makes the gradient K + 1 times as large",
+            "Transformers 5.24, tests/models/test_trainer.py",
+        ),
     )
     hint = "leave it to the trainer, or switch its automatic optimisation off"
 

@@ -89,7 +89,7 @@ def test_every_error_with_an_oracle_is_confirmed() -> None:
     unconfirmed = [
         f"{f.site.path}:{f.site.line} {f.code} {f.replay and f.replay.text}"
         for f in observable
-        if f.replay is None or f.replay.outcome != "confirmed"
+        if f.replay is None or not f.replay.outcome.startswith("confirmed")
     ]
     assert not unconfirmed
     assert len(observable) >= 100
@@ -123,6 +123,7 @@ def test_right_fixtures_replay_like_a_correct_loop() -> None:
         (path, trace)
         for path in fixture_files()
         if is_right(path)
+        and path.parent.name != "unused_suppression"  # there the comments are right, not the loops
         for trace in traces_of(str(path))
         if any(trace.of(Step)) and not _is_cut_short(trace) and not _is_beyond_the_references(trace)
     ]
@@ -157,4 +158,5 @@ def _is_beyond_the_references(trace: Trace) -> bool:
 
 
 def _has_oracle(finding: Finding) -> bool:
-    return finding.code in RULES and bool(RULES[finding.code].oracle)
+    rule = RULES.get(finding.code)
+    return rule is not None and bool(rule.oracle or rule.measured)

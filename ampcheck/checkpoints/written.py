@@ -187,7 +187,12 @@ class _Scope:
                     self.saved_calls.add(self.made_by[node.id])
             states = states_in(argument, self.known)
             if states.resumable and not states.open:
-                names = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
+                # What holds the states, not what they are of: ``scaler.step(optimizer)`` adds nothing to a file.
+                names = {
+                    n.id
+                    for n in ast.walk(argument)
+                    if isinstance(n, ast.Name) and self.known.get(n.id, NOTHING) != NOTHING
+                }
                 self._write(self._place(argument), states, not names & self.handed_on)
             elif states.optimizers or states.model:
                 self.apart |= states

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ampcheck.events import Edit
+from ampcheck.events import Edit, Internal
 from ampcheck.finding import Finding, Replay
 from ampcheck.replay.jobs import job
 from ampcheck.replay.observe import Observed
@@ -40,11 +40,13 @@ def replay(
     *,
     rules: Iterable[Rule] | None = None,
     on_result: Callable[[Finding], None] | None = None,
+    remember: bool = True,
 ) -> tuple[Finding, ...]:
     """The findings in the same order, each with a `Replay`.
 
     `device` is "auto" (CUDA where there is one), "cpu" or "cuda"; loops on several ranks run on the CPU all the same.
     `rules` supply the oracles, all installed ones unless given; `on_result` is called as each finding is done.
+    Equal scripts are executed once, unless it does not `remember` them.
     Raises `ReplayUnavailable` where torch is missing or older than 2.3, or the device does not exist.
     """
     require_torch()
@@ -59,6 +61,10 @@ def replay(
     jobs = []
     for index, finding in enumerate(findings):
         rule = oracles.get(finding.code)
+        library = _by_library(finding, rule)
+        if library is not None:
+            settle(index, library)
+            continue
         reason = _unobservable(finding, rule)
         if reason or rule is None or finding.witness is None:
             settle(index, Replay("inconclusive", "none", text=reason))
@@ -71,7 +77,7 @@ def replay(
             settle(index, Replay("inconclusive", "none", text=reason))
             continue
         jobs.append({"id": index, "kind": "judge", "job": data})
-    for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a))):
+    for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a)), remember):
         settle(index, Replay("inconclusive", "none", text=answer))
     return tuple(results)
 
@@ -132,10 +138,27 @@ def measure(
     return tuple(found)
 
 
+def _ranks(job: dict[str, Any]) -> int:
+    """0 for a job on one rank, 1 for one on several, 2 for one on shards."""
+    members = job["job"]["members"]
+    return 2 if job["job"]["oracle"] == ["shards"] else int(bool(members["wrapped"] or members["reduced"]))
+
+
 def _installed() -> Sequence[Rule]:
     from ampcheck.registry import load
 
     return load()
+
+
+def _by_library(finding: Finding, rule: Rule | None) -> Replay | None:
+    """What tests of a library's model measured, for a loop that is such an engine's."""
+    if rule is None or finding.witness is None:
+        return None
+    engines = {role.engine for role in finding.witness.trace.roles.values() if role.engine}
+    for known in rule.measured:
+        if any(engine.startswith(known.engine) for engine in engines):
+            return Replay("confirmed (library model)", "none", text=f"{known.says} ({known.where})")
+    return None
 
 
 def _unobservable(finding: Finding, rule: Rule | None) -> str:
@@ -147,6 +170,9 @@ def _unobservable(finding: Finding, rule: Rule | None) -> str:
         return "advice: the loop is acceptable as it is, so nothing deviates"
     if finding.witness is None:
         return "there is no run to replay"
+    event = finding.witness.trace.records[finding.witness.record].event
+    if isinstance(event, Internal) and event.written:
+        return "what a loop writes into a private attribute is its own affair until torch changes"
     return _beyond_torch(finding.witness.trace, rule)
 
 
@@ -174,16 +200,16 @@ def _answers(
     device: str,
     timeout: float,
     take: Callable[[int, dict[str, Any]], None],
+    remember: bool = True,
 ) -> Iterable[tuple[int, str]]:
     """Hand on each answer as it comes; returned are the jobs that got none, with the reason.
 
-    Jobs with several ranks come last: they are the only ones that could wait for each other.
+    Jobs with several ranks come last: they are the only ones that could wait for each other.  Those with shards come
+    last of all, since their processes are still starting.
     """
     if not jobs:
         return []
-    ordered = sorted(
-        jobs, key=lambda j: bool(j["job"]["members"]["wrapped"] or j["job"]["members"]["reduced"])
-    )
+    ordered = sorted(jobs, key=_ranks)
     open_jobs = {j["id"] for j in jobs}
 
     def on_answer(answer: dict[str, Any]) -> None:
@@ -191,7 +217,7 @@ def _answers(
         take(answer["id"], answer)
 
     try:
-        ask({"device": device, "jobs": ordered}, timeout, on_answer)
+        ask({"device": device, "jobs": ordered, "remember": remember}, timeout, on_answer)
     except Ended as end:
         return [(index, str(end)) for index in sorted(open_jobs)]
     return []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ampcheck.replay.scenarios import ITEMS, WORLD
+from ampcheck.replay.scenarios import ITEMS, THRESHOLD, WORLD
 
 __all__ = ["Known", "bound_name", "factor_name", "number"]
 
@@ -18,7 +18,7 @@ class Known:
     """What a factor may be made of: S, K, how many scalers there are; `clips` and `ranks`: M and W play a part.
 
     `moving`: the loss scale doubles or halves during the run.  `nameless`: no factor is to be named.
-    `items`: so does b, the number of items in a micro-batch.
+    `items`: so does b, the number of items in a micro-batch.  `thresholds`: every M.
     """
 
     scale: float
@@ -29,6 +29,7 @@ class Known:
     moving: bool = False
     nameless: bool = False
     items: bool = False
+    thresholds: tuple[float, ...] = (THRESHOLD,)
 
 
 def number(value: float) -> str:

@@ -32,8 +32,13 @@ def job(
         trace = with_jump_at_boundary(trace, needed[0])
     unfolded = unfold(trace)
     user, normal = unfolded.user, unfolded.normal
-    loop, _ = references(normal, normal.records)
-    members = {**cast(user, loop), "tests": sorted(unfolded.tests), "items": "sum" in contested}
+    loop, _ = references(normal, normal.records, contested)
+    members = {
+        **cast(user, loop),
+        "tests": sorted(unfolded.tests),
+        "items": "sum" in contested,
+        "half": "unscaled" in contested,
+    }
 
     shards = oracle == ("shards",)
     places = [unfolded.places.get(n, 0) for n in needed]

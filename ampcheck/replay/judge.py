@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ampcheck.replay.factors import Known, number
+from ampcheck.replay.hiding import ADAPTIVE, difference, in_words
 from ampcheck.replay.observe import Observed, deviations, norm
-from ampcheck.replay.scenarios import CONTROLS, RANKS, SCENARIOS, SHARDS, Scenario
+from ampcheck.replay.scenarios import CONTROLS, DISABLED, RANKS, SCENARIOS, SHARDS, SMALL, Scenario
 from ampcheck.replay.script import Cast, Op
-from ampcheck.replay.wording import Wording, describe, differing
+from ampcheck.replay.wording import Wording, describe, differing, settings
 
 __all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "judge"]
 
@@ -23,6 +24,7 @@ Execute = Callable[[Cast, Sequence[Op], Scenario], Observed]
 
 UNITS = next(s for s in SCENARIOS if s.name == "units")
 
+HIDDEN = frozenset({"gradient", "parameters"})
 OF_RANKS = frozenset({"syncs", "divergence"})
 OF_SHARDS = ("scale", "steps", "gradient", "parameters")
 
@@ -108,10 +110,12 @@ def judge(job: Job, execute: Execute) -> Verdict:
     raised = next((t.user.exception for t in tried if t.user.exception), "")
     if raised and "exception" not in job.oracle:
         return Verdict("inconclusive", f"torch raises before the fault can show: {raised}")
+    if job.members["internals"] and "exception" in job.oracle:
+        return Verdict("inconclusive", "this version of torch has the attribute even with enabled=False")
     if parted:
         return Verdict("inconclusive", "agrees with different references in different respects")
     scales = ", ".join(f"{s:g}" for s in sorted({t.scenario.scale for t in tried}))
-    text = f"agrees with a correct loop in {len(tried)} scenarios (S = {scales})"
+    text = f"agrees with a correct loop in {len(tried)} scenarios (S = {scales})" + settings(job.members)
     return Verdict("refuted", text, {"scenarios": len(tried)})
 
 
@@ -143,6 +147,12 @@ def _trials(job: Job, execute: Execute) -> Iterator[_Trial]:
 def _scenarios(job: Job) -> Iterator[Scenario]:
     if job.shards:
         yield from (s for s in SHARDS if job.members["scalers"] or not s.scaled)
+        return
+    if job.members["half"]:
+        yield SMALL
+        return
+    if job.members["internals"] and "exception" in job.oracle:
+        yield DISABLED
         return
     several = bool(job.members["wrapped"] or job.members["reduced"])
     ranked = bool(OF_RANKS.intersection(job.oracle)) and several
@@ -185,6 +195,7 @@ def _known(job: Job, scenario: Scenario) -> Known:
         members["ranks"],
         moving=scenario.whole and scenario.scaled,
         items=members["items"],
+        thresholds=tuple(members["thresholds"]),
     )
 
 
@@ -209,7 +220,24 @@ def _confirmed(job: Job, trial: _Trial, found: list[str], execute: Execute) -> V
     of_scale = "S" in wording.factor and "S₁" not in wording.factor and "S₂" not in wording.factor
     if scenario.name == "documents" and of_scale and observable in ("gradient", "clip-norm"):
         text += _controls(job, trial, observable, wording, execute, figures)
+    if observable in HIDDEN:
+        text += _hidden(job, trial, execute, figures)
+    text += settings(job.members)
     return Verdict("confirmed", text, {name: _written(value) for name, value in figures.items()})
+
+
+def _hidden(job: Job, trial: _Trial, execute: Execute, figures: dict[str, float | int | str]) -> str:
+    """What the parameters of the loop's own optimizer show of a wrong gradient."""
+    optimizer, _ = differing(trial.user, trial.nearest())
+    kind = job.members["classes"].get(optimizer, "")
+    if kind not in ADAPTIVE:
+        return ""
+    own = _trial(job, execute, replace(trial.scenario, own=True))
+    ratio = difference(own.user, own.nearest(), optimizer, trial.scenario) if own.differences else None
+    if ratio is None:
+        return ""
+    figures.update({"optimizer": kind, f"{kind} parameters": ratio})
+    return f"; {in_words(kind, ratio)}"
 
 
 def _written(value: float | int | str) -> float | int | str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ampcheck.replay.observe import Observed, Vector
 from ampcheck.replay.recompute import recomputed
-from ampcheck.replay.scenarios import THRESHOLD, Scenario, gradient
+from ampcheck.replay.scenarios import Scenario, gradient
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.stage import Stage, Wrapper, values
 
@@ -173,7 +173,16 @@ class Machine(Stage):
         """The true gradients of a backward, one row for each part of the loss."""
         number = self.members["owners"].index(owner)
         rows = [
-            gradient(self.scenario, op["micro"], op["nth"], number, part, self.rank, self.members["window"])
+            gradient(
+                self.scenario,
+                op["micro"],
+                op["nth"],
+                number,
+                part,
+                self.rank,
+                self.members["window"],
+                self.members["thresholds"][-1],
+            )
             for part in range(len(op["parts"]))
         ]
         return torch.tensor(rows, device=self.device)
@@ -210,6 +219,9 @@ class Machine(Stage):
     def _forward(self, op: Op, owner: str, rows: Tensor) -> Tensor:
         rows = rows.to(next(self.models[owner].parameters()).dtype)
         wrapper, how = self.wrappers.get(owner), op["passes"].get(owner)
+        if self.scenario.half:
+            with torch.autocast(self.device, dtype=torch.float16):
+                return self.models[owner].halved(rows)
         if wrapper is None or how is None or how["bypassed"]:
             return self.models[owner](rows, self.scenario.curved)  # type: ignore[no-any-return]
         with nullcontext() if how["synced"] else wrapper.no_sync():
@@ -229,11 +241,15 @@ class Machine(Stage):
                 components = [abs(x) for p in group if p.grad is not None for x in values([p.grad])]
                 self.seen.clip_norm.append((op["micro"], max(components, default=0.0)))
                 if components:  # with no gradient at all, some versions of torch raise and others do nothing
-                    nn.utils.clip_grad_value_(group, THRESHOLD)
+                    nn.utils.clip_grad_value_(group, self.bound(op))
                 continue
             with self._asked():
-                total = nn.utils.clip_grad_norm_(group, THRESHOLD, error_if_nonfinite=op["raises"])
+                total = nn.utils.clip_grad_norm_(group, self.bound(op), error_if_nonfinite=op["raises"])
             self.seen.clip_norm.append((op["micro"], float(total)))
+
+    def bound(self, op: Op) -> float:
+        """M: the code's own, or a stand-in."""
+        return float(op["threshold"] or self.members["thresholds"][-1])
 
     def _do_edit(self, op: Op) -> None:
         factor = self.in_unit(torch.ones((), device=self.device), op["factor"])
@@ -336,6 +352,10 @@ class Machine(Stage):
 
     def _do_recompute(self, op: Op) -> None:
         self.seen.dtype.append(recomputed(self.device, getattr(torch, op["dtype"]), op["restores"]))
+
+    def _do_internal(self, op: Op) -> None:
+        with self._asked():
+            getattr(self.scalers[op["scaler"]], op["name"])
 
     def _do_deprecated(self, op: Op) -> None:
         operator.attrgetter(op["name"].removeprefix("torch."))(torch)(*DEPRECATED[op["name"]])

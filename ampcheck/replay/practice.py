@@ -5,6 +5,7 @@ The trace may be wrong in any way, so each fact is read from where a fault is le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -126,9 +127,12 @@ def _own_tests(records: Sequence[Record], optimizer: str) -> tuple[Guard, ...]:
 
 
 def _is_own_cadence(trace: Trace, records: Sequence[Record]) -> bool:
-    """Whether events come once an epoch or less, or under a test of the user's own."""
+    """Whether events come once an epoch or less, unlike steps, or under a test of the user's own."""
     epochs = len({r.epoch for r in trace.records}) or 1
-    return len(records) <= epochs or any(
+    steps = Counter(e.optimizer for _, e in trace.of(ev.Step))
+    # Where the outermost loop is one over updates, an epoch is an update.
+    seldom = len(records) <= epochs < max(steps.values(), default=epochs + 1)
+    return seldom or any(
         g.varying and not (g.boundary or g.skip or g.finite) for r in records for g in r.guards
     )
 

@@ -25,7 +25,7 @@ from ampcheck.replay.stage import Probe
 
 __all__ = ["execute_ranks"]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that one rank waits for the other in an all-reduce."""
 
 
@@ -90,7 +90,8 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
     for thread in threads:
         thread.join()
     if failures:
-        raise RuntimeError(f"the ranks of the replay did not meet: {failures[0]}") from failures[0]
+        reason = str(failures[0]) or "one waited for the other in vain"
+        raise RuntimeError(f"the ranks of the replay did not meet: {reason}") from failures[0]
     seen = [m.finish() for m in machines]
     first = seen[0]
     first.syncs = {owner: exchange.count for owner, exchange in exchanges.items()}
@@ -107,5 +108,7 @@ def execute_ranks(members: Cast, ops: Sequence[Op], scenario: Scenario) -> Obser
 
 
 def _join_group() -> None:
+    if not dist.is_gloo_available():
+        raise RuntimeError("this torch has no gloo, in which the ranks of the replay meet")
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)

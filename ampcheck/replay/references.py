@@ -21,6 +21,9 @@ LONG = 300
 """How many records a run may have before only its first two epochs are replayed."""
 
 
+STAND_IN = "the scaler that is missing"
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """One acceptable sequence of acts; `name` says what it does with a leftover."""
@@ -39,6 +42,9 @@ def references(
     loop = read_loop(trace, records)
     if "sum" in contested:
         loop = replace(loop, practice=replace(loop.practice, averaged=True))
+    if "unscaled" in contested:
+        scaled = {o: loop.practice.scalers.get(o, STAND_IN) for o in loop.optimizers}
+        loop = replace(loop, practice=replace(loop.practice, scalers=scaled))
     found: dict[tuple[Act, ...], Reference] = {}
     for plan in plans(loop, contested, _strays(trace) if "stray" in contested else frozenset()):
         acts = tuple(correct(records, loop.practice, plan.closings, plan.update_each))

@@ -12,10 +12,22 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CONTROLS", "ITEMS", "RANKS", "SCENARIOS", "SHARDS", "THRESHOLD", "Scenario", "gradient"]
+__all__ = [
+    "CONTROLS",
+    "DISABLED",
+    "ITEMS",
+    "RANKS",
+    "SCENARIOS",
+    "SHARDS",
+    "SMALL",
+    "THRESHOLD",
+    "Scenario",
+    "gradient",
+    "start",
+]
 
 THRESHOLD = 1.0
-"""M, whatever the user's threshold is: gradients are chosen to match."""
+"""M where the code does not say it; gradients are chosen to match M."""
 
 WORLD = 2
 """W."""
@@ -30,11 +42,12 @@ class Scenario:
 
     `whole`: the whole run is executed, not only two windows.  `scaled`: pointless without a loss scale.  `stops`: a
     call that torch refuses ends the run.  `infinite` is the number of the owner whose gradient overflows in the second
-    micro-batch, whatever the scale.  `growth_interval`: updates after which the scale doubles.
+    micro-batch, whatever the scale.  `growth_interval`: updates after which the scale doubles.  `own`: the optimizers
+    are of the loop's own classes.  `enabled`: of the scalers.  `half`: the forward runs in float16, under autocast.
     """
 
     name: str
-    data: Literal["documents", "irregular", "quiet", "huge", "zero"]
+    data: Literal["documents", "irregular", "quiet", "huge", "zero", "small"]
     scale: float = 8.0
     growth_interval: int = 1_000_000
     whole: bool = False
@@ -43,6 +56,9 @@ class Scenario:
     curved: bool = False
     ranks: int = 1
     stops: bool = True
+    own: bool = False
+    enabled: bool = True
+    half: bool = False
 
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -66,6 +82,12 @@ SHARDS: tuple[Scenario, ...] = (
 )
 """Two processes that each hold a shard of every model; in the second an overflow that lies in one shard."""
 
+SMALL = Scenario("small", "small", scale=65536.0, half=True)
+"""Gradients below the smallest number that float16 has, 2⁻²⁴: only the scale brings them through the backward."""
+
+DISABLED = Scenario("disabled", "irregular", enabled=False)
+"""With scalers that do nothing, as ``enabled=False`` makes them, or a machine without CUDA."""
+
 CONTROLS: tuple[Scenario, ...] = (
     Scenario("S = 1", "documents", scale=1.0),
     Scenario("S = 64", "documents", scale=64.0),
@@ -73,16 +95,38 @@ CONTROLS: tuple[Scenario, ...] = (
 )
 """Where a fault of scale is to disappear, or to follow the scale."""
 
+
+def start(scenario: Scenario) -> tuple[float, float]:
+    """Where the parameters begin."""
+    return (1.0, -2.0) if scenario.curved else (0.0, 0.0)
+
+
 TRIPLES = ((3.0, 4.0), (5.0, 12.0), (8.0, 15.0))
 
 
 def gradient(
-    scenario: Scenario, micro: int, nth: int, owner: int, part: int, rank: int, window: int
+    scenario: Scenario,
+    micro: int,
+    nth: int,
+    owner: int,
+    part: int,
+    rank: int,
+    window: int,
+    threshold: float = THRESHOLD,
 ) -> tuple[float, float]:
     """The true gradient of an owner's two parameters from the `nth` backward of a micro-batch, one `part` of its loss.
 
-    `owner` numbers the owners of the trace, `window` is K.
+    `owner` numbers the owners of the trace, `window` is K, `threshold` M.
     """
+    first, second = _of_one(scenario, micro, nth, owner, part, rank, window)
+    size = 1.0 if scenario.data in ("huge", "small") else threshold  # those are at an end of their dtype
+    return first * size, second * size
+
+
+def _of_one(
+    scenario: Scenario, micro: int, nth: int, owner: int, part: int, rank: int, window: int
+) -> tuple[float, float]:
+    """The gradient where M is 1."""
     if scenario.data == "zero":
         return (0.0, 0.0)
     if scenario.data == "documents":
@@ -92,6 +136,8 @@ def gradient(
     first, second = (_irregular(micro, nth, owner, part, rank, component) for component in (0, 1))
     if scenario.data == "quiet":
         return (first / 64, second / 64)
+    if scenario.data == "small":
+        return (first / 2**30, second / 2**30)
     if scenario.data == "huge":
         return (first / 20 * 1.6e34, second / 20 * 1.6e34)
     if scenario.infinite == owner and micro == 1 and rank == 0:

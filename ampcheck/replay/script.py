@@ -8,7 +8,7 @@ from typing import Any
 from ampcheck import events as ev
 from ampcheck.protocol import Act
 from ampcheck.replay.practice import Loop
-from ampcheck.replay.scenarios import ITEMS
+from ampcheck.replay.scenarios import ITEMS, THRESHOLD
 from ampcheck.replay.unfolding import NEGATIONS
 from ampcheck.trace import Trace
 
@@ -37,7 +37,7 @@ def cast(trace: Trace, loop: Loop) -> Cast:
                 scalers.update({scaler: None} if scaler else {})
             case ev.Unscale(scaler=scaler, optimizer=optimizer):
                 owners[optimizer], scalers[scaler] = None, None
-            case ev.Update(scaler=scaler) | ev.ReadScale(scaler=scaler):
+            case ev.Update(scaler=scaler) | ev.ReadScale(scaler=scaler) | ev.Internal(scaler=scaler):
                 scalers[scaler] = None
             case (
                 ev.Clip(owners=named)
@@ -71,7 +71,37 @@ def cast(trace: Trace, loop: Loop) -> Cast:
         "ranks": bool(wrapped) or any(_mentions_world(r.event) for r in trace.records),
         "reduced": list(dict.fromkeys(o for _, e in trace.of(ev.Reduce) for o in e.owners)),
         "clips": any(isinstance(r.event, ev.Clip) for r in trace.records),
+        "thresholds": _thresholds(trace) or [THRESHOLD],
+        "said": bool(_thresholds(trace)),
+        "length": _length(trace),
+        "condition": trace.condition,
+        "items": False,
+        "half": False,
+        "classes": {o: c for o in optimizers if (c := _class(trace, o))},
+        "internals": any(isinstance(r.event, ev.Internal) for r in trace.records),
     }
+
+
+USABLE = (1e-3, 1e3)
+"""Thresholds with which the gradients of every scenario stay far from the ends of float32."""
+
+
+def _thresholds(trace: Trace) -> list[float]:
+    """Every M that the code says, the largest last."""
+    said = {e.threshold for _, e in trace.of(ev.Clip) if e.threshold is not None}
+    return sorted(m for m in said if USABLE[0] <= m <= USABLE[1])
+
+
+def _length(trace: Trace) -> str:
+    """How the code spells a K that it leaves open, and that a number stands for; "" where it is the code's own."""
+    window = trace.window
+    return "" if window is None or window.number == window.length else window.text
+
+
+def _class(trace: Trace, optimizer: str) -> str:
+    """The class of an optimizer in torch.optim; "" for any other."""
+    package, _, name = (trace.roles[optimizer].detail if optimizer in trace.roles else "").rpartition(".")
+    return name if package == "torch.optim" else ""
 
 
 def _is_executable(trace: Trace, event: ev.ScheduleStep) -> bool:
@@ -190,6 +220,7 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
                 "raises": event.error_if_nonfinite,
                 "empty": event.exhausted is not None,
                 "own": event.by == "model",
+                "threshold": event.threshold if event.threshold in members["thresholds"] else None,
             }
         case ev.Edit(effect=effect, owners=owners, factor=factor):
             return {"do": "edit", "effect": effect, "owners": list(owners), "factor": _unit(factor)}
@@ -207,6 +238,8 @@ def _op(trace: Trace, act: Act, members: Cast, count: dict[int, int], begun: boo
             return {"do": "test-result", "optimizer": optimizer, "asks": asks}
         case ev.Update(scaler=scaler, explicit=explicit):
             return {"do": "update", "scaler": scaler, "explicit": explicit}
+        case ev.Internal(scaler=scaler, name=name, written=False) if scaler in members["scalers"]:
+            return {"do": "internal", "scaler": scaler, "name": name}
         case ev.ZeroGrad(owners=owners, to_none=to_none):
             return {"do": "zero", "owners": list(owners), "to_none": to_none}
         case ev.ScheduleStep(scheduler=role) if role in members["schedules"]:

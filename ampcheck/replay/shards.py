@@ -24,14 +24,14 @@ from torch.distributed.tensor import DTensor
 
 from ampcheck.replay.machine import Machine
 from ampcheck.replay.observe import Vector
-from ampcheck.replay.scenarios import THRESHOLD, WORLD, Scenario
+from ampcheck.replay.scenarios import WORLD, Scenario
 from ampcheck.replay.script import Op
 from ampcheck.replay.stage import values
 
 __all__ = ["ShardMachine", "main"]
 
-PATIENCE = timedelta(seconds=20)
-"""How long one process waits for the other in a collective."""
+PATIENCE = timedelta(seconds=120)
+"""How long one process waits for the other: also until it has imported torch, on a machine that is busy."""
 
 
 class ShardMachine(Machine):
@@ -65,7 +65,8 @@ class ShardMachine(Machine):
         for owner in op["owners"]:
             model: Any = self.models[owner]
             clip = getattr(model, "clip_grad_norm_", None)
-            total = clip(THRESHOLD) if clip else nn.utils.clip_grad_norm_(model.parameters(), THRESHOLD)
+            bound = self.bound(op)
+            total = clip(bound) if clip else nn.utils.clip_grad_norm_(model.parameters(), bound)
             self.seen.clip_norm.append((op["micro"], float(total)))
 
     def grads(self, owners: Sequence[str]) -> Iterator[Tensor]:

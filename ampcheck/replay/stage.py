@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from ampcheck.replay.observe import Vector
-from ampcheck.replay.scenarios import WORLD, Scenario
+from ampcheck.replay.scenarios import WORLD, Scenario, start
 from ampcheck.replay.script import Cast, Op
 
-__all__ = ["Probe", "Stage", "Wrapper", "values"]
+__all__ = ["Broken", "Probe", "Stage", "Wrapper", "values"]
+
+
+class Broken(Exception):
+    """The replay's own instrument failed, inside a call of torch's: nothing that the user's loop has done."""
 
 
 class Probe(nn.Module):
@@ -27,6 +31,12 @@ class Probe(nn.Module):
         """One loss for each row of `gradients`: ``<p, g>``, or ``½ <g, p²>``."""
         parameters = torch.cat([self.first, self.second])
         return (gradients * (0.5 * parameters**2 if curved else parameters)).sum(dim=1)
+
+    def halved(self, gradients: Tensor) -> Tensor:
+        """The same losses by way of a product that autocast computes in its own dtype."""
+        parameters = torch.cat([self.first, self.second])
+        product = nn.functional.linear(torch.eye(2, device=parameters.device), parameters.unsqueeze(0))
+        return (gradients * product.float().T).sum(dim=1)
 
 
 class Wrapper(Protocol):
@@ -43,9 +53,8 @@ class Stage:
 
     def __init__(self, members: Cast, scenario: Scenario, device: str, wrappers: dict[str, Wrapper]) -> None:
         self.members, self.scenario, self.device, self.wrappers = members, scenario, device, wrappers
-        start = (1.0, -2.0) if scenario.curved else (0.0, 0.0)
         self.models = {
-            owner: wrappers[owner].module if owner in wrappers else Probe(start).to(device)
+            owner: wrappers[owner].module if owner in wrappers else Probe(start(scenario)).to(device)
             for owner in members["owners"]
         }
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
@@ -62,10 +71,18 @@ class Stage:
         }
 
     def build_optimizer(self, name: str) -> None:
-        """SGD with rate 1 whatever the user's optimizer is: it hides nothing."""
-        optimizer = torch.optim.SGD(self.models[name].parameters(), lr=1.0, fused=False)
-        optimizer.register_step_pre_hook(lambda *_: self.at_step(name))
+        """SGD with rate 1 whatever the user's optimizer is, since it hides nothing; their own where that is asked."""
+        own = self.members["classes"].get(name, "") if self.scenario.own else ""
+        kind = getattr(torch.optim, own, torch.optim.SGD) if own else torch.optim.SGD
+        optimizer = kind(self.models[name].parameters(), lr=1.0)
+        optimizer.register_step_pre_hook(lambda *_: self._watched(name))
         self.optimizers[name] = optimizer
+
+    def _watched(self, name: str) -> None:
+        try:
+            self.at_step(name)
+        except Exception as error:
+            raise Broken(f"the hook on the optimizer's step: {type(error).__name__}: {error}") from error
 
     def build_scaler(self, name: str) -> None:
         """A real scaler for this device; a default-built one disables itself without CUDA."""
@@ -73,6 +90,7 @@ class Stage:
             self.device,
             init_scale=self.first_scale(name),
             growth_interval=self.scenario.growth_interval,
+            enabled=self.scenario.enabled,
         )
 
     def first_scale(self, name: str) -> float:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from ampcheck.replay.factors import Known, bound_name, factor_name, number
 from ampcheck.replay.observe import Observed, norm, same
-from ampcheck.replay.scenarios import THRESHOLD, Scenario
+from ampcheck.replay.scenarios import Scenario
+from ampcheck.replay.script import Cast
 
-__all__ = ["Wording", "describe", "differing"]
+__all__ = ["Wording", "describe", "differing", "settings"]
 
 Figures = dict[str, float | int | str]
 
@@ -23,6 +24,8 @@ SETTINGS = {
     "overflow of the second": "in an overflow run",
     "real overflow": "in a run that overflows until S is small enough",
     "ranks": "on two ranks",
+    "small": "of gradients that float16 cannot hold",
+    "disabled": "with enabled=False",
     "shards": "on two ranks that each hold a shard",
     "shards, overflow": "on two ranks that each hold a shard, with an overflow in one of them",
 }
@@ -44,6 +47,28 @@ def describe(
     wording = _describe(observable, user, reference, known)
     setting = SETTINGS.get(scenario.name, "")
     return Wording(f"{wording.text}, {setting}" if setting else wording.text, wording.figures, wording.factor)
+
+
+def settings(members: Cast) -> str:
+    """What of the replayed window is the code's own, what stands for something that it leaves open, and when."""
+    own: list[str] = []
+    left_open: list[str] = []
+    if members["window"] > 1:
+        text = f"K = {members['window']}"
+        if members["length"]:
+            left_open.append(f"{text} for `{members['length']}`")
+        else:
+            own.append(text)
+    if members["clips"]:
+        text = f"M = {' and '.join(f'{m:g}' for m in members['thresholds'])}"
+        if members["said"]:
+            own.append(text)
+        else:
+            left_open.append(f"{text} for the clip's own")
+    parts = [f"{', '.join(own)} as in the code"] if own else []
+    parts += left_open
+    parts += [f"when {members['condition']}"] if members["condition"] else []
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _describe(observable: str, user: Observed, reference: Observed, known: Known) -> Wording:
@@ -218,7 +243,7 @@ def _gradient(user: Observed, reference: Observed, known: Known) -> Wording:
     parallel = _are_parallel(now, should)
     factor = factor_name(size / true, known) if parallel and true else ""
     figures: Figures = {"gradient": size, "gradient expected": true}
-    clipped = known.clips and math.isclose(true, THRESHOLD, rel_tol=1e-4)
+    clipped = known.clips and any(math.isclose(true, m, rel_tol=1e-4) for m in known.thresholds)
     bound = bound_name(factor_name(size / true, known)) if clipped else ""
     if bound or (clipped and parallel):
         text = f"norm at step {number(size)}{f' = {bound}' if bound else ''}, expected {number(true)}"

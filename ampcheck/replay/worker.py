@@ -1,6 +1,7 @@
 """The process that has torch: reads jobs on standard input, writes one line of JSON for each on standard output.
 
-Input: ``{"device": "auto" | "cpu" | "cuda", "jobs": [{"id", "kind": "judge" | "compare" | "measure", ...}]}``.
+Input: ``{"device": "auto" | "cpu" | "cuda", "jobs": [{"id", "kind": "judge" | "compare" | "measure", ...}]}``, with
+``"remember": false`` to execute equal scripts each time.
 Output: first ``{"device": ..., "torch": ...}``, then ``{"id", "device", ...}`` for each job.
 """
 
@@ -22,6 +23,9 @@ def main() -> int:
     request = json.load(sys.stdin)
     import torch
 
+    from ampcheck.replay.uncompiled import stand_in
+
+    stand_in()
     torch.set_num_threads(1)
     device = request["device"]
     if device == "auto":
@@ -30,8 +34,10 @@ def main() -> int:
         _say(answers, {"unavailable": "the device cuda was asked for, but torch sees none"})
         return 0
     _say(answers, {"device": device, "torch": torch.__version__})
-    bench = _Bench(device)
+    bench = _Bench(device, request.get("remember", True))
     try:
+        if any(job["job"]["oracle"] == ["shards"] for job in request["jobs"]):
+            bench.start_pair()  # now, so that they import torch while other jobs are done
         for job in request["jobs"]:
             _say(answers, {"id": job["id"], **_answer(job, bench)})
     finally:
@@ -45,9 +51,10 @@ def _say(answers: TextIO, data: dict[str, Any]) -> None:
 
 
 class _Bench:
-    """Executes scripts, each one only once for each scenario; remembers which device it used last."""
+    """Executes scripts, equal ones only once for each scenario; remembers which device it used last."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, remember: bool = True) -> None:
+        self.remember = remember
         self.device = self.used = device
         self.pair: Any = None
         self.done: dict[str, dict[str, Any]] = {}
@@ -60,7 +67,7 @@ class _Bench:
 
         self.used = "cpu" if scenario.ranks > 1 else self.device
         key = json.dumps([members, ops, asdict(scenario)])
-        if key not in self.done:
+        if key not in self.done or not self.remember:
             if scenario.name.startswith("shards"):
                 observed = self._on_shards(members, ops, scenario)
             elif scenario.ranks > 1:
@@ -73,15 +80,19 @@ class _Bench:
         return Observed(**self.done[key])
 
     def _on_shards(self, members: Any, ops: Sequence[Any], scenario: Any) -> Any:
-        """On two processes, which are started when they are first needed, and anew after a failure."""
-        from ampcheck.replay.pair import Pair
-
-        self.pair = self.pair or Pair()
+        """On two processes, which are started anew after a failure."""
+        self.start_pair()
         try:
             return self.pair.execute(members, ops, scenario)
         except RuntimeError:
             self.close()
             raise
+
+    def start_pair(self) -> None:
+        """Start both processes, unless they run."""
+        from ampcheck.replay.pair import Pair
+
+        self.pair = self.pair or Pair()
 
     def close(self) -> None:
         """End what was started."""

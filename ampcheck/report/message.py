@@ -10,7 +10,12 @@ from ampcheck.report.summary import NOWHERE
 
 __all__ = ["message", "remarks", "replayed"]
 
-OUTCOMES = {"confirmed": "error", "refuted": "good", "inconclusive": "warning"}
+OUTCOMES = {
+    "confirmed": "error",
+    "confirmed (library model)": "error",
+    "refuted": "good",
+    "inconclusive": "warning",
+}
 
 
 def message(finding: Finding) -> str:

@@ -42,7 +42,8 @@ def _window(machine: Machine) -> Window | None:
     declared = frozenset(setting.declared[best] - {""})
     text = setting.labels.get(best, best)
     told = machine.program.names.is_window(text)
-    return Window(setting.windows[best], text, best.isdigit(), declared, told)
+    number = int(best) if best.isdigit() else None
+    return Window(setting.windows[best], text, number is not None, declared, told, number)
 
 
 def _is_complete(machine: Machine) -> bool:

@@ -152,3 +152,44 @@ def test_same_gradients_as_the_trainer_and_as_a_plain_loop(
     assert steps == len(predicted.gradients[optimizer])
     (count,) = predicted.schedule.values()
     assert count == steps
+
+
+STEPPING = """
+def training_step(self, model, inputs, num_items_in_batch=None):
+    loss = super().training_step(model, inputs, num_items_in_batch)
+    if not getattr(self, "hooked", False):
+        self.hooked, self.real_steps = True, 0
+        self.optimizer.optimizer.register_step_post_hook(self.count)
+        self.add_callback(self.stepping())
+    return loss
+
+def count(self, *_):
+    self.real_steps += 1
+    print("steps", self.real_steps)
+
+def stepping(self):
+    from transformers import TrainerCallback
+
+    class StepEarly(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, optimizer=None, **kwargs):
+            optimizer.optimizer.step()
+
+    return StepEarly()
+"""
+
+TWICE = """
+def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    loss = model(inputs["x"])["loss"].mean()
+    loss.backward(retain_graph=True)
+    return (loss, None) if return_outputs else loss
+"""
+
+
+def test_a_step_in_a_callback_is_one_more(installed: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, steps = installed(program(STEPPING))
+    assert f"steps {2 * steps}" in capsys.readouterr().out.splitlines()
+
+
+def test_a_backward_in_compute_loss_counts_besides(installed: Any) -> None:
+    seen, _ = installed(program(TWICE))
+    same(whole(seen), whole(by_hand(1 + 1 / K)))

@@ -100,7 +100,7 @@ def _outcome(finding: Finding) -> str:
         return "not replayed"
     if finding.replay.outcome == "inconclusive" and _is_beyond_torch(finding.witness.trace):
         return "confirmed"
-    return finding.replay.outcome
+    return finding.replay.outcome.removesuffix(" (library model)")
 
 
 def _is_beyond_torch(trace: Trace) -> bool:

@@ -28,9 +28,9 @@ def rule(code: str, oracle: tuple[Observable, ...], unobservable: str = "") -> R
     return made
 
 
-def replayed(cases: Mapping[str, Case], device: str = "cpu") -> dict[str, Replay]:
+def replayed(cases: Mapping[str, Case], device: str = "cpu", remember: bool = True) -> dict[str, Replay]:
     """The replay of each case by name, all in one subprocess."""
     rules = [rule(name, oracle) for name, (_, oracle) in cases.items()]
     findings: Sequence[Finding] = [finding(trace, 0, name) for name, (trace, _) in cases.items()]
-    done = replay(findings, device, rules=rules)
+    done = replay(findings, device, rules=rules, remember=remember)
     return {f.code: f.replay for f in done if f.replay}

@@ -110,7 +110,8 @@ def test_the_line_for_people_says_where_wrong_and_right_agree():
     text = replayed({"clip": (CLIP_SCALED, ("gradient",))})["clip"].text
     assert text == (
         "norm at step 0.125 = M/S, expected 1.0: (0.075, 0.1) for (0.6, 0.8); "
-        "norm at S = 1, 8, 64: 1.0, 0.125, 0.015625; wrong and right agree at S = 1 and at g = 0"
+        "norm at S = 1, 8, 64: 1.0, 0.125, 0.015625; wrong and right agree at S = 1 and at g = 0; "
+        "M = 1 as in the code"
     )
 
 

@@ -662,7 +662,7 @@ class TestWindows:
         seen = trace(loop([*body, *when(skip, zero())]))
         skipped = [replace(g, holds=False) for r in seen.records for g in r.guards if g.skip]
         subject = trace(loop(body), choices=skipped)
-        assert not found(subject)
+        assert found(subject) == ["AMP304? Step"]  # such a run alone cannot tell
 
     @staticmethod
     def jumping(at: int, *before: Item, counts: bool = False) -> Trace:
