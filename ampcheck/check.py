@@ -77,12 +77,16 @@ def check_paths(
     return Report(tuple(found), tuple(dict.fromkeys(failures)), count, notebooks)
 
 
-def traces_of(path: str) -> tuple[Trace, ...]:
-    """All traces of one file, those of its declarations first; raises `Unreadable`."""
+def traces_of(path: str, settings: Settings | None = None, *, gated: bool = True) -> tuple[Trace, ...]:
+    """All traces of one file, those of its declarations first; raises `Unreadable`.
+
+    A file without a word of training has none, unless it is not `gated`: it may only call a loop of another file.
+    """
     data = read_bytes(path)
-    if not passes_gate(data):
+    if gated and not passes_gate(data):
         return ()
-    declared, exploration = _analyse(decode(path, data), Project())
+    settings = settings or Settings()
+    declared, exploration = _analyse(decode(path, data), Project(settings.search_folders, settings.names))
     return (*declared, *exploration.traces)
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import output, scaffold, scope, selection
+from ampcheck.options import fixing, output, scaffold, scope, selection
 
 __all__ = ["main", "parser"]
 
@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
         selection.add(by_name[name])
         scope.add(by_name[name])
         output.add(by_name[name])
+    fixing.add(by_name["check"])
     by_name["replay"].add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ampcheck.finding import Finding, Fix
@@ -13,6 +14,7 @@ from ampcheck.fixes.case import Candidate, Cannot, Case
 from ampcheck.fixes.syntax import Module
 from ampcheck.fixes.table import STRATEGIES
 from ampcheck.fixes.trial import Accepted, Trial
+from ampcheck.settings import Nearest
 from ampcheck.source import Unreadable, decode, read_bytes
 
 __all__ = ["FIXABLE", "UNPROVEN", "Proposal", "propose"]
@@ -32,12 +34,17 @@ class Proposal:
     reason: str = ""
 
 
-def propose(findings: Iterable[Finding], on_finding: Callable[[str], None] | None = None) -> list[Proposal]:
+def propose(
+    findings: Iterable[Finding],
+    settings: Nearest | None = None,
+    on_finding: Callable[[str], None] | None = None,
+) -> list[Proposal]:
     """A fix for each finding that has one, unsafe as long as it is not proven; the findings in the same order.
 
-    Every candidate is checked by analysing the files that it edits again: expect about as long as the check took, for each.
+    Every candidate is checked by analysing the files that it edits again, twice: expect a few times as long for each
+    finding as the check took for its file.  `settings` are those of the check.
     """
-    trial = Trial()
+    trial = Trial.of(settings)
     modules = _Modules()
     proposals = []
     for finding in findings:
@@ -80,10 +87,6 @@ class _Modules:
         if path not in self._known:
             self._known[path] = None
             if not path.startswith("<"):
-                try:
+                with suppress(Unreadable):
                     self._known[path] = Module.of(decode(path, read_bytes(path)))
-                except Unreadable:
-                    pass
         return self._known[path]
-
-

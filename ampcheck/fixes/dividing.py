@@ -36,9 +36,13 @@ def divide_once(case: Case) -> Iterator[Candidate]:
 
 def _divisions(case: Case) -> Iterator[tuple[Module, ast.AST]]:
     """Divisions, those inside the backward's own statement first, then from the fault upwards and outwards."""
-    places = [case.place(site) for site in reversed(chain(case.record)) if case.modules(site.path) is not None]
+    places = [
+        case.place(site) for site in reversed(chain(case.record)) if case.modules(site.path) is not None
+    ]
     backwards = [r for r, _ in case.trace.of(ev.Backward)][:1]
-    places += [case.place(s) for r in backwards for s in reversed(chain(r)) if case.modules(s.path) is not None]
+    places += [
+        case.place(s) for r in backwards for s in reversed(chain(r)) if case.modules(s.path) is not None
+    ]
     seen: set[ast.AST] = set()
     for place in places:
         around = place.module.function(place.statement)
@@ -94,7 +98,9 @@ def _only_divides(statement: ast.stmt, node: ast.AST) -> bool:
     if isinstance(statement, ast.Expr):
         return statement.value is node
     if isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1:
-        divided = node.left if isinstance(node, ast.BinOp) else getattr(getattr(node, "func", None), "value", None)
+        divided = (
+            node.left if isinstance(node, ast.BinOp) else getattr(getattr(node, "func", None), "value", None)
+        )
         return divided is not None and ast.unparse(statement.targets[0]) == ast.unparse(divided)
     return False
 
@@ -126,5 +132,8 @@ def _brackets(text: str, start: int, stop: int, kept: ast.expr) -> tuple[int, in
     before = text[: start - 2].rstrip()
     # ``f(x / k)`` is a call's bracket, ``(x / k).backward()`` is not.
     called = bool(before) and (before[-1].isalnum() or before[-1] in "_)]")
-    return (start, stop) if called and before.split()[-1] not in ("return", "in", "and", "or", "not") else (start - 1, stop + 1)
-
+    return (
+        (start, stop)
+        if called and before.split()[-1] not in ("return", "in", "and", "or", "not")
+        else (start - 1, stop + 1)
+    )

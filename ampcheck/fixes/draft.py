@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 from ampcheck.events import Site
 from ampcheck.finding import Edit
 from ampcheck.fixes.syntax import Module
 
-__all__ = ["Draft", "Line"]
+__all__ = ["Draft", "Line", "together"]
 
 NO_CELL = -1
 
@@ -41,7 +42,9 @@ class Draft:
         cells = module.source.cells
         numbers = [0] * len(module.lines) if cells is None else [line.cell for line in cells.lines]
         numbers += [NO_CELL] * (len(module.lines) - len(numbers))  # behind a notebook's last line
-        lines = tuple(Line(text, n, cell) for n, (text, cell) in enumerate(zip(module.lines, numbers, strict=True), 1))
+        lines = tuple(
+            Line(text, n, cell) for n, (text, cell) in enumerate(zip(module.lines, numbers, strict=True), 1)
+        )
         return cls(module.path, lines, lines)
 
     # --- operations -------------------------------------------------------------------------------------------
@@ -52,7 +55,9 @@ class Draft:
 
     def replace(self, line: int, text: str) -> Draft:
         """Give a line another text."""
-        return replace(self, lines=tuple(replace(x, text=text) if x.origin == line else x for x in self.lines))
+        return replace(
+            self, lines=tuple(replace(x, text=text) if x.origin == line else x for x in self.lines)
+        )
 
     def delete(self, first: int, last: int) -> Draft:
         """Take lines out."""
@@ -100,7 +105,9 @@ class Draft:
 
     def touched(self) -> frozenset[int]:
         """The original lines that are changed, gone, or next to something new."""
-        return frozenset(line for edit in self.edits() for line in range(edit.site.line, edit.site.end_line + 1))
+        return frozenset(
+            line for edit in self.edits() for line in range(edit.site.line, edit.site.end_line + 1)
+        )
 
     def edits(self) -> tuple[Edit, ...]:
         """The difference, as replacements in the original: whole lines, or a part of one line."""
@@ -135,12 +142,32 @@ class Draft:
     def _within(self, line: Line, text: str) -> Edit:
         """The part of a line that differs."""
         old = line.text
-        start = next((i for i, (a, b) in enumerate(zip(old, text, strict=False)) if a != b), min(len(old), len(text)))
+        start = next(
+            (i for i, (a, b) in enumerate(zip(old, text, strict=False)) if a != b), min(len(old), len(text))
+        )
         tail = 0
         while tail < min(len(old), len(text)) - start and old[-1 - tail] == text[-1 - tail]:
             tail += 1
         site = Site(self.path, line.origin, start + 1, line.origin, len(old) - tail + 1)
         return Edit(site, text[start : len(text) - tail])
+
+
+def together(drafts: Sequence[Draft]) -> Draft | None:
+    """Several drafts of one file as one; None where two of them touch the same lines, or neighbouring ones."""
+    first = drafts[0]
+    hunks: list[tuple[int, int, tuple[Line, ...]]] = []
+    for draft in drafts:
+        matcher = SequenceMatcher(None, draft.before, draft.lines, autojunk=False)
+        hunks += [(i, j, draft.lines[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
+    hunks.sort(key=lambda hunk: hunk[:2])
+    if any(one[1] >= other[0] for one, other in pairwise(hunks)):
+        return None
+    lines: list[Line] = []
+    at = 0
+    for start, stop, new in hunks:
+        lines += [*first.before[at:start], *new]
+        at = stop
+    return replace(first, lines=(*lines, *first.before[at:]))
 
 
 def _indented(text: str, old: str, new: str) -> str:

@@ -28,7 +28,10 @@ def step_under_gate(case: Case) -> Iterator[Candidate]:
     for record in case.trace.records:
         if not isinstance(record.event, ev.ZeroGrad | ev.ScheduleStep | ev.Clip) or record.micro < step.micro:
             continue
-        if not any(g.boundary and g.holds for g in record.guards) or case.modules(record.event.site.path) is not module:
+        if (
+            not any(g.boundary and g.holds for g in record.guards)
+            or case.modules(record.event.site.path) is not module
+        ):
             continue
         gated = case.place(record.event.site)
         gate = next((a for a in module.enclosing(gated.statement) if isinstance(a, ast.If)), None)
@@ -63,7 +66,9 @@ def step_after_window(case: Case) -> Iterator[Candidate]:
     zero = _zero(case, step, Place(module, loop))
     if zero is not None:
         both = move(draft, module, [zero], before=loop)
-        yield candidate("step after the window's last micro-batch, and zero the gradients before its first", both)
+        yield candidate(
+            "step after the window's last micro-batch, and zero the gradients before its first", both
+        )
 
 
 def step_under_new_gate(case: Case) -> Iterator[Candidate]:
@@ -124,5 +129,7 @@ def _zero(case: Case, step: Record, place: Place) -> ast.stmt | None:
     if record is None or case.modules(record.event.site.path) is not place.module:
         return None
     statement = place.module.statement(record.event.site)
-    same = statement is not None and place.module.function(statement) is place.module.function(place.statement)
+    same = statement is not None and place.module.function(statement) is place.module.function(
+        place.statement
+    )
     return statement if same and isinstance(statement, ast.Expr) else None

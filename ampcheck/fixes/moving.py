@@ -13,7 +13,12 @@ __all__ = ["delete", "insert", "move", "under"]
 
 
 def insert(
-    draft: Draft, module: Module, texts: Sequence[str], *, before: ast.stmt | None = None, after: ast.stmt | None = None
+    draft: Draft,
+    module: Module,
+    texts: Sequence[str],
+    *,
+    before: ast.stmt | None = None,
+    after: ast.stmt | None = None,
 ) -> Draft:
     """New statements before or after one, indented like it; a text's own indentation is kept on top."""
     anchor = before or after
@@ -31,8 +36,12 @@ def move(
     *,
     before: ast.stmt | None = None,
     after: ast.stmt | None = None,
+    asked: str = "",
 ) -> Draft:
-    """Neighbouring statements to before or after another one, with the comments right above them."""
+    """Neighbouring statements to before or after another one, with the comments right above them.
+
+    Where they are put, they are under a test of what is `asked`.
+    """
     anchor = before or after
     assert anchor is not None
     _must_be_alone(module, anchor, *statements)
@@ -42,13 +51,15 @@ def move(
     if start <= first <= last:
         raise Cannot("the statement would have to be moved into itself")
     draft = _leave(draft, module, block, statements)
+    indent = module.indent(anchor) + (module.unit(anchor) if asked else "")
     for statement in statements:
         begin, stop = module.span(statement)
         begin = start if statement is statements[0] else begin
-        draft = draft.indent(
-            begin, stop, module.indent(statement), module.indent(anchor), module.fixed_lines(statement)
-        )
-    return draft.move(start, last, before=first) if before else draft.move(start, last, after=end)
+        draft = draft.indent(begin, stop, module.indent(statement), indent, module.fixed_lines(statement))
+    header = [f"{module.indent(anchor)}if {asked}:"] if asked else []
+    if before:
+        return draft.insert(header, before=first).move(start, last, before=first)
+    return draft.insert(header, after=end).move(start, last, after=end)
 
 
 def delete(draft: Draft, module: Module, statements: Sequence[ast.stmt]) -> Draft:
@@ -79,7 +90,9 @@ def _leave(draft: Draft, module: Module, block: Block, statements: Sequence[ast.
     if isinstance(holder, ast.If) and not holder.orelse and _is_idle(holder.test):
         _must_be_alone_but_inside(module, holder)
         if len(module.block(holder)) == 1:
-            return _leave(draft, module, module.block(holder), [holder]).delete(holder.lineno, _last_of_header(holder))
+            return _leave(draft, module, module.block(holder), [holder]).delete(
+                holder.lineno, _last_of_header(holder)
+            )
         return draft.delete(holder.lineno, _last_of_header(holder))
     raise Cannot("it is all that its block holds")
 
@@ -109,7 +122,9 @@ def _is_elif(module: Module, holder: ast.If) -> bool:
 
 def _is_idle(test: ast.expr) -> bool:
     """Whether nothing happens when a test is evaluated."""
-    return not any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for n in ast.walk(test))
+    return not any(
+        isinstance(n, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for n in ast.walk(test)
+    )
 
 
 def _with_comments(module: Module, statement: ast.stmt) -> int:
@@ -117,7 +132,9 @@ def _with_comments(module: Module, statement: ast.stmt) -> int:
     first = module.span(statement)[0]
     while first > 1:
         above = module.lines[first - 2]
-        if not above.startswith(module.indent(statement) + "#") or _of_other_cell(module, first - 1, statement):
+        if not above.startswith(module.indent(statement) + "#") or _of_other_cell(
+            module, first - 1, statement
+        ):
             break
         first -= 1
     return first

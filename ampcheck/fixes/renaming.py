@@ -44,7 +44,10 @@ def rename(case: Case) -> Iterator[Candidate]:
         (line, start), (last, stop) = module.start(call.func), module.end(call.func)
         if line != last:
             raise Cannot("the name fills several lines")
-        splices = [Splice(line, start, stop, f"torch.amp.{rest[-1]}"), *_arguments(module, call, rest[-1], device)]
+        splices = [
+            Splice(line, start, stop, f"torch.amp.{rest[-1]}"),
+            *_arguments(module, call, rest[-1], device),
+        ]
         yield candidate(f"use torch.amp.{rest[-1]}", _spliced(module, splices))
         return
     statement, splice = _import(module, head, device)
@@ -136,15 +139,16 @@ def _arguments(module: Module, call: ast.Call, name: str, device: str) -> Iterat
     """The device in front, and keywords for what was given by position and would move."""
     if any(isinstance(a, ast.Starred) for a in call.args):
         raise Cannot("the arguments are given as a list")
-    more = ", " if call.args or call.keywords else ""
+    line, column, stop = _opening(module, call)
+    ends = not module.lines[line - 1][column - 1 :].strip()
+    more = ("," if ends else ", ") if call.args or call.keywords else ""
     if name in DECORATORS:
         if call.args:
             raise Cannot(f"`{name}` is called on a function")
-        yield Splice(*_opening(module, call), f'device_type="{device}"{more}')
+        yield Splice(line, column, stop, f'device_type="{device}"{more}')
         return
     positions = POSITIONS.get(name, ())
     first = module.start(call.args[0]) if call.args else (0, 0)
-    line, column, stop = _opening(module, call)
     keyword = f"{positions[0]}=" if call.args and positions and first == (line, column) else ""
     yield Splice(line, column, stop, f'"{device}"{more}{keyword}')
     for argument, parameter in zip(call.args, positions, strict=False):

@@ -91,10 +91,18 @@ def differentiate_scaled(case: Case) -> Iterator[Candidate]:
         place, call, value = _receiver(case, backward)
         module = place.module
         for node in ast.walk(module.function(place.statement)):
-            if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            if not (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
                 continue
             made = node.value
-            if not (isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "scale"):
+            if not (
+                isinstance(made, ast.Call)
+                and isinstance(made.func, ast.Attribute)
+                and made.func.attr == "scale"
+            ):
                 continue
             name = node.targets[0]
             same = made.args and ast.dump(made.args[0]) == ast.dump(value)
@@ -165,4 +173,7 @@ def _is_updated(case: Case, step: Record, scaler: str) -> bool:
     optimizer = step.event.optimizer if isinstance(step.event, ev.Step) else ""
     following = next_backward(case.trace, step.index, optimizer)
     stop = following.index if following else len(case.trace.records)
-    return any(isinstance(r.event, ev.Update) and r.event.scaler == scaler for r in case.trace.between(step.index, stop))
+    return any(
+        isinstance(r.event, ev.Update) and r.event.scaler == scaler
+        for r in case.trace.between(step.index, stop)
+    )

@@ -71,7 +71,9 @@ def _scalings(case: Case, record: Record) -> Iterator[tuple[Module, ast.expr]]:
         found = [
             node.func.value
             for node in ast.walk(part)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale"
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "scale"
         ]
         if len({module.text(expression) for expression in found}) == 1:
             yield module, found[0]
@@ -87,9 +89,17 @@ def _optimizer_words(case: Case, optimizer: str) -> Iterator[tuple[Module, ast.e
             case ev.ZeroGrad(owners=(name,)) if name == optimizer:
                 module = case.modules(record.event.site.path)
                 call = module.call(record.event.site) if module else None
-                if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_grad":
+                if (
+                    call is not None
+                    and isinstance(call.func, ast.Attribute)
+                    and call.func.attr == "zero_grad"
+                ):
                     role = case.trace.roles.get(optimizer)
-                    if module and role and module.text(call.func.value).endswith(role.text.rsplit(".", 1)[-1]):
+                    if (
+                        module
+                        and role
+                        and module.text(call.func.value).endswith(role.text.rsplit(".", 1)[-1])
+                    ):
                         yield module, call.func.value
 
 
@@ -99,7 +109,12 @@ def written(
     """The receiver or the first argument of the method call that an event is; a library's own call has another name."""
     module = case.modules(record.event.site.path)
     call = module.call(record.event.site) if module else None
-    if module is None or call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in methods:
+    if (
+        module is None
+        or call is None
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr not in methods
+    ):
         return
     if part == "receiver":
         yield module, call.func.value
@@ -112,7 +127,9 @@ def written(
 
 def is_meant_alike(module: Module, expression: ast.expr, place: Place) -> bool:
     """Whether an expression, written at another place of its file, means the same object there."""
-    if module is not place.module or any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(expression)):
+    if module is not place.module or any(
+        isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(expression)
+    ):
         return False
     names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
     here, there = module.function(place.statement), module.function(expression)
@@ -145,9 +162,10 @@ def keeps_its_meaning(module: Module, statement: ast.stmt, target: Place) -> Non
     block = module.block(target.statement)
     last = block[-1].end_lineno or 0
     for node in ast.walk(module.function(statement)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in bound:
-            if not target.statement.lineno <= node.lineno <= last and statement not in module.above(node):
-                raise Cannot(f"`{node.id}` is used outside of the window's end")
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in bound:
+            continue
+        if not target.statement.lineno <= node.lineno <= last and statement not in module.above(node):
+            raise Cannot(f"`{node.id}` is used outside of the window's end")
 
 
 def _comprehended(statement: ast.stmt) -> frozenset[str]:

@@ -34,7 +34,11 @@ def without_sync(case: Case) -> Iterator[Candidate]:
     statements = block[start : block.index(place.statement) + 1]
     draft, nullcontext = _imported(Draft.of(module), module)
     header = f"with {nullcontext}() if {last} else {model}.no_sync():"
-    doubt = "FSDP keeps whole gradients while it does not synchronise: it takes more memory" if "fsdp" in wrapper else ""
+    doubt = (
+        "FSDP keeps whole gradients while it does not synchronise: it takes more memory"
+        if "fsdp" in wrapper
+        else ""
+    )
     yield candidate(
         "synchronise the gradients only on the window's last micro-batch",
         under(draft, module, header, statements),
@@ -63,7 +67,7 @@ def _forward(case: Case, place: Place) -> tuple[str, int]:
     module, block = place.module, place.module.block(place.statement)
     end = block.index(place.statement)
     names = {f.model for f in case.record.event.loss.forwards}
-    wrapped = {text for text in _wrapped(case, module)}
+    wrapped = set(_wrapped(case, module))
     for index, statement in enumerate(block[: end + 1]):
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and module.text(node.func) in wrapped | names:
@@ -81,9 +85,10 @@ def _wrapped(case: Case, module: Module) -> Iterator[str]:
             if isinstance(statement, ast.Assign):
                 yield from (module.text(target) for target in statement.targets)
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if module.text(node.value.func).rsplit(".", 1)[-1] in (*_WRAPPERS, "compile"):
-                yield from (module.text(target) for target in node.targets)
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        if module.text(node.value.func).rsplit(".", 1)[-1] in (*_WRAPPERS, "compile"):
+            yield from (module.text(target) for target in node.targets)
 
 
 _WRAPPERS = ("DDP", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel")
@@ -97,7 +102,7 @@ def _that_waits(case: Case, module: Module, name: str) -> str:
         if name not in [module.text(target) for target in node.targets]:
             continue
         made = module.text(node.value.func).rsplit(".", 1)[-1]
-        if made == "compile" and node.value.args:
+        if made == "compile" and node.value.args and module.text(node.value.args[0]) != name:
             return _that_waits(case, module, module.text(node.value.args[0]))
     return name
 
@@ -125,7 +130,10 @@ def _imported(draft: Draft, module: Module) -> tuple[Draft, str]:
     imports = [s for s in module.tree.body if isinstance(s, (ast.Import, ast.ImportFrom))]
     for statement in imports:
         for alias in statement.names:
-            if isinstance(statement, ast.ImportFrom) and (statement.module, alias.name) == ("contextlib", "nullcontext"):
+            if isinstance(statement, ast.ImportFrom) and (statement.module, alias.name) == (
+                "contextlib",
+                "nullcontext",
+            ):
                 return draft, alias.asname or alias.name
             if isinstance(statement, ast.Import) and alias.name == "contextlib":
                 return draft, f"{alias.asname or alias.name}.nullcontext"

@@ -172,7 +172,8 @@ class Module:
         return frozenset(
             line
             for node in ast.walk(statement)
-            if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
+            if isinstance(node, ast.JoinedStr)
+            or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
             for line in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
         )
 

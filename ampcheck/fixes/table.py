@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ampcheck.fixes import dividing, gating, relocating, renaming, scaling, scheduling, syncing, unscaling, updating
+from ampcheck.fixes import (
+    dividing,
+    gating,
+    relocating,
+    renaming,
+    scaling,
+    scheduling,
+    syncing,
+    unscaling,
+    updating,
+)
 from ampcheck.fixes.case import Strategy
 
 __all__ = ["STRATEGIES"]

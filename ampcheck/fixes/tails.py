@@ -40,7 +40,9 @@ def counter(place: Place) -> Counter:
         start = given[0].value if given and isinstance(given[0], ast.Constant) else None if given else 0
         if start in (0, 1) and call.args:
             passed = f"{name} + 1" if start == 0 else name
-            return Counter(f"({passed})" if start == 0 else name, f"{passed} == len({module.text(call.args[0])})")
+            return Counter(
+                f"({passed})" if start == 0 else name, f"{passed} == len({module.text(call.args[0])})"
+            )
     raise Cannot("the loop has no counter to ask")
 
 
@@ -51,7 +53,7 @@ def with_tail(draft: Draft, place: Place) -> Draft:
     if gate is None or place.statement not in gate.body:
         raise Cannot("the step waits for no test")
     last = counter(Place(module, gate)).last
-    (line, column), (end, stop) = module.start(gate.test), module.end(gate.test)
+    line, (end, stop) = gate.test.lineno, module.end(gate.test)
     if line != end or not isinstance(gate.test, ast.Compare):
         raise Cannot("the test of the window's end is not a comparison on one line")
     text = module.lines[line - 1]
