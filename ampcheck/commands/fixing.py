@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -23,6 +24,8 @@ from ampcheck.settings import python_files
 from ampcheck.source import read_bytes
 
 __all__ = ["run"]
+
+_STYLES = {"+": "good", "-": "error", "@": "code"}
 
 
 def run(options: Namespace) -> int:
@@ -55,8 +58,15 @@ def run(options: Namespace) -> int:
 
 
 def _diff(done: Applied, left: Sequence[Proposal]) -> int:
-    for path, new in done.contents.items():
-        show(difference(path, read_bytes(path), new), sys.stdout)
+    lines = [
+        line
+        for path, new in done.contents.items()
+        for line in difference(os.path.relpath(path), read_bytes(path), new)
+    ]
+    if sys.stdout.isatty():
+        show((((line.rstrip("\r\n"), _STYLES.get(line[:1], "")),) for line in lines), sys.stdout)
+    else:
+        sys.stdout.writelines(lines)  # as it is: it may be meant for `git apply`
     sys.stdout.flush()
     _say(done.fixed, left, "would fix")
     return FOUND if done.contents else CLEAN

@@ -64,10 +64,16 @@ def apply(
                 ]
                 break
             done.left = [p for p in done.left if p not in taken]
-            done.fixed += [p.finding for p in taken]
             done.contents |= new
         with unsaved(done.contents):
-            wanted = _still(wanted, taken, files, settings)
+            still = _still(wanted, files, settings)
+        open_ = Counter(map(_name, still))
+        for finding in wanted:  # an import serves several
+            if open_[_name(finding)] > 0:
+                open_[_name(finding)] -= 1
+            else:
+                done.fixed.append(finding)
+        wanted = still
     return done
 
 
@@ -126,13 +132,9 @@ def _merged(proposals: Sequence[Proposal]) -> Mapping[str, Draft] | None:
     return None if None in merged.values() else {p: d for p, d in merged.items() if d is not None}
 
 
-def _still(
-    wanted: Sequence[Finding], taken: Sequence[Proposal], files: Sequence[str], settings: Nearest | None
-) -> list[Finding]:
-    """The findings of a new check that were wanted and are not fixed yet; they may stand at other lines now."""
-    fixed = [p.finding for p in taken]
-    open_ = Counter(_name(f) for f in wanted)
-    open_.subtract(_name(f) for f in fixed)
+def _still(wanted: Sequence[Finding], files: Sequence[str], settings: Nearest | None) -> list[Finding]:
+    """The findings of a new check that were wanted already; they may stand at other lines now."""
+    open_ = Counter(map(_name, wanted))
     found = []
     for finding in check_paths(files, settings=settings).findings:
         if open_[_name(finding)] > 0:
