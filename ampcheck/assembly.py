@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ampcheck import program as p
+from ampcheck.implementing import Handed
 from ampcheck.imports import spelled
 from ampcheck.library.models import ENGINE_NAMES
 from ampcheck.lowering import lower
 from ampcheck.lowering.telling import bases_of, own_attributes
 from ampcheck.program import Link
 from ampcheck.project import Project
+from ampcheck.returns import Returns
 from ampcheck.source import Source
 
 __all__ = ["assemble", "hooks_of"]
@@ -17,10 +21,13 @@ __all__ = ["assemble", "hooks_of"]
 MOST_MODULES = 48
 
 
-def assemble(project: Project, source: Source) -> p.Program:
-    """A file with what it depends on; raises Unreadable where the file itself is not Python."""
+def assemble(project: Project, source: Source, handed: Sequence[Handed] = ()) -> p.Program:
+    """A file with what it depends on; raises Unreadable where the file itself is not Python.
+
+    `handed` are the objects that its functions get from elsewhere, where their classes are of the project.
+    """
     project.take(source)
-    return _Assembly(project, source).run()
+    return _Assembly(project, source, handed).run()
 
 
 def hooks_of(project: Project, home: str) -> frozenset[str]:
@@ -33,11 +40,7 @@ def hooks_of(project: Project, home: str) -> frozenset[str]:
     while pending:
         path, piece = pending.pop()
         for base in bases_of(piece):
-            top, _, rest = base.partition(".")
-            link = project.named(path, top)
-            if rest:
-                origin = project.outline(path).imports.get(top)
-                link = project.find(path, f"{origin}.{rest}") if origin else None
+            link = project.spelled_as(path, base)
             if link is None or not link.name or link in seen:
                 continue
             seen.add(link)
@@ -57,22 +60,28 @@ def hooks_of(project: Project, home: str) -> frozenset[str]:
 class _Assembly:
     """Puts a program together, breadth first from its main file."""
 
-    def __init__(self, project: Project, source: Source) -> None:
+    def __init__(self, project: Project, source: Source, handed: Sequence[Handed]) -> None:
         self.project = project
+        self.handed = handed
         self.source = source
         self.path = source.path
         self.home = spelled(source.path)
         self.wanted: dict[str, set[str]] = {}
         self.distance: dict[str, int] = {}
         self.links: dict[tuple[str, str], Link] = {}
+        self.networks: dict[tuple[str, str], Returns] = {}
+        self.packages: set[str] = set()
         self.missing = ""
 
     def run(self) -> p.Program:
         project = self.project
         hooks = hooks_of(project, self.home)
-        main = lower(self.source, project.outline(self.home), project.holders(self.home), hooks=hooks)
+        asked = {method for one in self.handed for method in one.methods}
+        holders = project.holders(self.home) | asked
+        main = lower(self.source, project.outline(self.home), holders, hooks=hooks)
         modules = {main.path: main}
         self._follow(main, self.home, 0)
+        behind = {(one.parameter, one.attribute): tuple(self._behind(one)) for one in self.handed}
         done: dict[str, frozenset[str]] = {}
         while pending := [path for path, names in self.wanted.items() if done.get(path) != frozenset(names)]:
             path = pending[0]
@@ -81,10 +90,20 @@ class _Assembly:
             if module is not None:
                 modules[path] = module
                 self._follow(module, path, self.distance[path])
-        return p.Program(main, modules, self.links, self.missing)
+        return p.Program(
+            main,
+            modules,
+            self.links,
+            self.missing,
+            networks=self.networks,
+            handed=behind,
+            packages=frozenset(self.packages),
+        )
 
     def _follow(self, module: p.Module, path: str, distance: int) -> None:
         """Resolve what a module's kept statements mention of its imports."""
+        for name in self.project.outline(path).exports:
+            self._know(module.path, name, Link(path, name))
         imports: dict[str, str] = {}
         again: list[tuple[str, str]] = []  # ``except ImportError: from steps import clip``
         mentioned: set[str] = set()
@@ -130,11 +149,30 @@ class _Assembly:
         link = self.project.find(path, dotted)
         if link is None or (link.path == self.home and not link.name):
             return
+        if not p.Program.is_model(link.path):
+            self.packages.add(dotted.split(".")[0])
+        if link.name:
+            self._know(shown if dotted.startswith(".") else "", dotted, link)
         if link.name and link.path != self.home and not self._take(link, distance):
             return
         # Python has one module of a name: what the main file has loaded is what the others get.
         key = shown if dotted.startswith(".") else "", dotted
         self.links.setdefault(key, self._seen_from_main(link))
+
+    def _behind(self, handed: Handed) -> Iterator[Link]:
+        """The classes that can stand behind an object, drawn in."""
+        if handed.left_out:
+            what = ".".join(filter(None, (handed.parameter, handed.attribute)))
+            self.missing = self.missing or f"more classes than are tried can stand behind `{what}`"
+        for link in handed.classes:
+            if link.path == self.home or self._take(link, 0):
+                yield self._seen_from_main(link)
+
+    def _know(self, shown: str, name: str, link: Link) -> None:
+        """Remember what a class's objects give back, if it is one whose objects are called."""
+        returns = self.project.returns(link)
+        if returns.tells:
+            self.networks[shown, name] = returns
 
     def _seen_from_main(self, link: Link) -> Link:
         """A link as the program has it: the main file goes by the path that it was given with."""

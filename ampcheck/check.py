@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ampcheck import imports, registry
@@ -14,6 +14,7 @@ from ampcheck.configurations import configurations_of, precision_traces
 from ampcheck.events import Deprecated, Event, Recompute, Site
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.gradients import State
+from ampcheck.implementing import Implementing
 from ampcheck.importers import Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
@@ -25,14 +26,24 @@ from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
 from ampcheck.settings import Nearest, Options, Settings, SettingsError, python_files
 from ampcheck.source import Source, Unreadable, decode, passes_gate, read_bytes
+from ampcheck.suppressions import Suppressions, suppressions_of
+from ampcheck.suppressions.comments import MARK
 from ampcheck.trace import Record, Trace
 from ampcheck.verdict import findings_of
 
-__all__ = ["Options", "check_paths", "python_files", "traces_of"]
+__all__ = ["Analysed", "Options", "check_paths", "python_files", "traces_of"]
 
 
 # A file that only imports the one in question is explored less widely.
 FEWER_RUNS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A file as it was read, and the runs of its roots."""
+
+    source: Source
+    traces: tuple[Trace, ...]
 
 
 def check_paths(
@@ -41,17 +52,20 @@ def check_paths(
     options: Options | None = None,
     settings: Nearest | None = None,
     on_file: Callable[[str], None] | None = None,
+    on_analysed: Callable[[Analysed], None] | None = None,
 ) -> Report:
     """Check files and the Python files under directories.
 
     What is reported of a file is said by its `settings`, or by `options` for all of them.  Every file is checked
     whatever happens to the others: one that cannot be read is finding AMP900 and a failure, one on which ampcheck
     itself breaks is AMP903; a settings file that cannot be used is a failure, and the files that it is for are left.
+    `on_file` is called before each file, `on_analysed` with what was seen of each that holds a word of training.
     """
     files = list(python_files(paths, settings))
     sessions = _Sessions({os.path.abspath(path): path for path in files}, settings, options or Options())
     findings: list[Finding] = []
     failures: list[Failure] = []
+    comments: dict[str, Suppressions] = {}
     notebooks: dict[str, Cells] = {}
     count = 0
     for path in files:
@@ -64,17 +78,20 @@ def check_paths(
                 Failure(error.path, f"line {n}: {said}" if n else said) for n, said in error.problems
             ]
             continue
+        if on_analysed is not None and checked.analysed is not None:
+            on_analysed(checked.analysed)
         findings += checked.findings
         failures += checked.failures
         count += not checked.failures
         if checked.cells is not None:
             notebooks[path] = checked.cells
-    # Some lie in other files of this check, whose settings may be others.
-    wanted = [
-        sessions.options(f.site.path).rated(f) for f in findings if sessions.options(f.site.path).wants(f)
-    ]
-    found = sorted(merged(wanted), key=lambda f: (f.site, f.code))
-    return Report(tuple(found), tuple(dict.fromkeys(failures)), count, notebooks)
+        if checked.suppressions is not None:
+            comments[path] = checked.suppressions
+    # Some lie in other files of this check, whose comments and settings may be others.
+    findings, silenced = sessions.sifted(merged(findings), comments)
+    return Report(
+        sessions.wanted(findings), tuple(dict.fromkeys(failures)), count, notebooks, sessions.wanted(silenced)
+    )
 
 
 def traces_of(path: str, settings: Settings | None = None, *, gated: bool = True) -> tuple[Trace, ...]:
@@ -86,13 +103,16 @@ def traces_of(path: str, settings: Settings | None = None, *, gated: bool = True
     if gated and not passes_gate(data):
         return ()
     settings = settings or Settings()
-    declared, exploration = _analyse(decode(path, data), Project(settings.search_folders, settings.names))
+    project = Project(settings.search_folders, settings.names)
+    declared, exploration = _analyse(decode(path, data), project, Implementing(project, Importers(project)))
     return (*declared, *exploration.traces)
 
 
-def _analyse(source: Source, project: Project, most: int | None = None) -> tuple[list[Trace], Exploration]:
+def _analyse(
+    source: Source, project: Project, implementing: Implementing | None = None, most: int | None = None
+) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
-    program = assemble(project, source)
+    program = assemble(project, source, implementing.of(imports.spelled(source.path)) if implementing else ())
     program.settings, program.names = _settings(source), project.names
     found = explore(program, most)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
@@ -103,11 +123,13 @@ def _analyse(source: Source, project: Project, most: int | None = None) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What became of one file; `cells` of a notebook that has something to report."""
+    """What became of one file; `cells` of a notebook that may have something to report."""
 
     findings: Sequence[Finding] = ()
     failures: Sequence[Failure] = ()
     cells: Cells | None = None
+    analysed: Analysed | None = None
+    suppressions: Suppressions | None = None
 
 
 class _Sessions:
@@ -123,6 +145,23 @@ class _Sessions:
             return self.nearest.options(path) if self.nearest is not None else self.fallback
         except SettingsError:
             return self.fallback
+
+    def sifted(
+        self, findings: list[Finding], comments: Mapping[str, Suppressions]
+    ) -> tuple[list[Finding], list[Finding]]:
+        """The findings that files' own comments let through, and those that they silence."""
+        silenced: list[Finding] = []
+        for path, suppressions in comments.items():
+            here = [finding for finding in findings if finding.site.path == path]
+            sifted = suppressions.sift(here, self.of(path).ran)
+            findings = [finding for finding in findings if finding.site.path != path] + [*sifted.kept]
+            silenced += sifted.silenced
+        return findings, silenced
+
+    def wanted(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """The findings to report, in order of place, each as severe as the settings of its own file say."""
+        found = [self.options(f.site.path).rated(f) for f in findings if self.options(f.site.path).wants(f)]
+        return tuple(sorted(found, key=lambda f: (f.site, f.code)))
 
     def of(self, path: str) -> _Session:
         """The session that checks a file; raises `SettingsError`."""
@@ -146,6 +185,7 @@ class _Session:
         self.settings = settings or Settings()
         self.project = Project(self.settings.search_folders, self.settings.names)
         self.importers = Importers(self.project)
+        self.implementing = Implementing(self.project, self.importers)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
 
     def check(self, path: str) -> _Checked:
@@ -155,9 +195,10 @@ class _Session:
         try:
             data = read_bytes(path)
             if not passes_gate(data):
-                return _Checked()
+                return self._untrained(path, data)
             source = decode(path, data)
             cells = source.cells
+            suppressions = suppressions_of(source)
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
             if is_test(path):  # of a helper, it shows nothing
@@ -168,7 +209,8 @@ class _Session:
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
             failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
-            return _Checked(found, failures, cells if found else None)
+            seen = Analysed(source, tuple(exploration.traces))
+            return _Checked(found, failures, cells if found or suppressions else None, seen, suppressions)
         except Unreadable as error:
             found = _about_analysis(rules, "AMP900", path, str(error), error.line)
             return _Checked(found, [Failure(path, str(error))], cells)
@@ -176,6 +218,21 @@ class _Session:
             message = f"ampcheck failed on this file ({_spelled(error)}); please report it"
             found = _about_analysis(rules, "AMP903", path, message)
             return _Checked(found, [Failure(path, message)], cells)
+
+    def _untrained(self, path: str, data: bytes) -> _Checked:
+        """A file without a word of a training step; its comments may speak of one that is gone."""
+        if MARK.encode() not in data:
+            return _Checked()
+        try:
+            source = decode(path, data)
+        except Unreadable:
+            return _Checked()
+        return _Checked(cells=source.cells, suppressions=suppressions_of(source))
+
+    @property
+    def ran(self) -> frozenset[str]:
+        """The codes of the rules that are looked for."""
+        return frozenset(rule.code for rule in self.rules)
 
     def _judged(self, findings: Sequence[Finding]) -> dict[str, str]:
         """The files in which findings lie and that are checked themselves; one without a word of training is not."""
@@ -194,7 +251,7 @@ class _Session:
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
-            declared, exploration = _analyse(source, self.project, most)
+            declared, exploration = _analyse(source, self.project, self.implementing, most)
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration

@@ -1,4 +1,4 @@
-"""The command line: `ampcheck check|replay|explain|rules|new`.
+"""The command line: `ampcheck COMMAND`; each is a module of `ampcheck.commands`, its options of `ampcheck.options`.
 
 Exit codes: 0 clean (notes alone too), 1 errors or warnings, 2 something asked for could not be done, 130
 interrupted.  Only a command that really runs is imported: `import ampcheck.cli` costs no more than argparse.
@@ -10,19 +10,34 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
-from ampcheck.options import fixing, output, scaffold, scope, selection
+from ampcheck.options import (
+    audit,
+    completion,
+    configuration,
+    fixing,
+    known,
+    output,
+    scaffold,
+    scope,
+    selection,
+    timeline,
+)
 
 __all__ = ["main", "parser"]
 
 COMMANDS = {
     "check": "Lint files and folders (the default command).",
     "replay": "Lint, then confirm each finding on tensors; needs torch.",
+    "audit": "Write the review of a project's training loops: one page of HTML.",
+    "timeline": "Draw the window of each training loop, next to the correct order.",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
+    "completion": "Print the script by which a shell completes ampcheck's options.",
     "new": "Start a rule: its file and its fixtures, in a checkout of ampcheck.",
 }
 USAGE_ERROR = 2
@@ -56,7 +71,8 @@ def _run(arguments: list[str]) -> int:
     from ampcheck.settings.errors import SettingsError
 
     try:
-        code: int = import_module(f"ampcheck.commands.{options.command}").run(options)
+        run = import_module(f"ampcheck.commands.{options.command}").run
+        code: int = copy_context().run(run, options)  # what a command holds as unsaved text ends with it
     except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
@@ -87,13 +103,23 @@ def parser() -> argparse.ArgumentParser:
     for name in ("check", "replay"):
         selection.add(by_name[name])
         scope.add(by_name[name])
+        known.add(by_name[name])
         output.add(by_name[name])
+    known.add_writing(by_name["check"])
+    configuration.add(by_name["check"])
     fixing.add(by_name["check"])
-    by_name["replay"].add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        help="where the tensors live (default: that of the settings, else auto)",
-    )
-    by_name["explain"].add_argument("rule", metavar="CODE|NAME")
+    for name in ("audit", "timeline"):
+        selection.add(by_name[name])
+        audit.add_replay(by_name[name])
+    audit.add(by_name["audit"])
+    timeline.add(by_name["timeline"])
+    for name in ("replay", "audit", "timeline"):
+        by_name[name].add_argument(
+            "--device",
+            choices=("auto", "cpu", "cuda"),
+            help="where the tensors of a replay live (default: that of the settings, else auto)",
+        )
+    by_name["explain"].add_argument("rule", metavar="CODE|NAME", help="the rule, by its code or name")
+    completion.add(by_name["completion"], top)
     scaffold.add(by_name["new"])
     return top

@@ -101,9 +101,12 @@ class Report:
     """The result of a check: findings in order of place, failures, and how many files were analysed.
 
     `notebooks` leads from the places in a notebook's module to its cells, for each with findings, by path.
+    `silenced` are findings that a comment in the source keeps out of `findings`, `known` those that a baseline does.
     """
 
     findings: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     files: int = 0
     notebooks: Mapping[str, Cells] = field(default_factory=dict)
+    silenced: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()

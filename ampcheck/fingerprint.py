@@ -38,15 +38,18 @@ Reader = Callable[[int], str]
 """The text of a line (from 1) of one file; "" beyond its end."""
 
 
-def fingerprints(report: Report) -> tuple[str, ...]:
+def fingerprints(report: Report, top: str | None = None) -> tuple[str, ...]:
     """The fingerprint of each finding of a report, in the report's order.
 
+    Paths are taken from `top`, by default from the top of each file's own project.
     Source is read from the notebooks' cells of the report, or from disk; a file that cannot be read has no text.
     """
+    for path in {finding.site.path for finding in report.findings}:
+        linecache.checkcache(path)
     seen: Counter[tuple[str, ...]] = Counter()
     found = []
     for finding in report.findings:
-        parts = _parts(finding, report)
+        parts = _parts(finding, report, top)
         number = seen[parts]
         seen[parts] += 1
         digest = hashlib.sha256("\0".join((*parts, str(number))).encode("utf-8", "surrogateescape"))
@@ -59,10 +62,10 @@ def fingerprint(finding: Finding, report: Report) -> str:
     return next(f for f, known in zip(fingerprints(report), report.findings, strict=True) if known is finding)
 
 
-def _parts(finding: Finding, report: Report) -> tuple[str, ...]:
+def _parts(finding: Finding, report: Report, top: str | None) -> tuple[str, ...]:
     site = finding.site
     path = os.path.abspath(site.path)
-    from_top = os.path.relpath(path, project_top(os.path.dirname(path))).replace(os.sep, "/")
+    from_top = os.path.relpath(path, top or project_top(os.path.dirname(path))).replace(os.sep, "/")
     cells = report.notebooks.get(site.path)
     if cells is None:
         return finding.code, from_top, *_text(site, lambda line: linecache.getline(site.path, line))

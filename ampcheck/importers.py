@@ -17,6 +17,7 @@ __all__ = ["Importers", "is_test"]
 
 IMPORTS = re.compile(rb"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
 TESTS = re.compile(r"(^|_)tests?([_.]|$)")
+BASES = re.compile(rb"^class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
 WORD = re.compile(rb"\w+")
 
 # So many importers are looked at, of so many files that mention a name of the file's in an import.
@@ -26,12 +27,24 @@ MOST_CANDIDATES = 24
 MOST_FILES = 4000
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The words in a file's imports, and in the bases of its classes."""
+
+    imports: frozenset[bytes]
+    bases: frozenset[bytes]
+
+
+def _words(places: re.Pattern[bytes], data: bytes) -> frozenset[bytes]:
+    return frozenset(word for place in places.findall(data) for word in WORD.findall(place))
+
+
 @dataclass(slots=True)
 class Importers:
     """Finds importers; the words of a project's import statements are read once."""
 
     project: Project
-    _words: dict[str, dict[str, frozenset[bytes]]] = field(default_factory=dict)
+    _words: dict[str, dict[str, _Words]] = field(default_factory=dict)
 
     def of(self, path: str) -> list[str]:
         """The files that use definitions of this one which hold part of a training step; importers of those too."""
@@ -65,9 +78,17 @@ class Importers:
     def _mentioning(self, path: str, words: set[str]) -> list[str]:
         """Files of the project in whose imports one of some words stands, nearest first."""
         wanted = {word.encode() for word in words}
-        candidates = [other for other, held in self._index(path).items() if held & wanted and other != path]
+        candidates = [
+            other for other, held in self._index(path).items() if held.imports & wanted and other != path
+        ]
         candidates.sort(key=lambda other: (-_shared(other, path), other))
         return candidates[:MOST_CANDIDATES]
+
+    def inheriting(self, path: str, name: str) -> list[str]:
+        """Files of the project with a class among whose bases a name stands, nearest first."""
+        word = name.encode()
+        found = [other for other, words in self._index(path).items() if word in words.bases]
+        return sorted(found, key=lambda other: (-_shared(other, path), other))
 
     def _uses(self, importer: str, path: str, names: set[str]) -> bool:
         """Whether a file imports one of the names, and does more with it than pass it on."""
@@ -97,8 +118,8 @@ class Importers:
         links = (self.project.find(importer, dotted) for dotted in (*facts.imports.values(), *facts.stars))
         return any(link is not None and link.path == path for link in links)
 
-    def _index(self, path: str) -> dict[str, frozenset[bytes]]:
-        """The words in the import statements of every file of a project; tests are left out: they train nothing."""
+    def _index(self, path: str) -> dict[str, _Words]:
+        """The words in every file's imports and class headers; tests are left out: they train nothing."""
         folder = os.path.dirname(path) or "."
         top = project_top(folder)
         if not is_project(top):  # a script somewhere in a home folder
@@ -131,8 +152,8 @@ def _shared(one: str, other: str) -> int:
     return count
 
 
-def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
-    found: list[tuple[str, frozenset[bytes]]] = []
+def _scan(top: str) -> list[tuple[str, _Words]]:
+    found: list[tuple[str, _Words]] = []
     for folder, folders, files in os.walk(top or "."):
         folders[:] = sorted(
             f for f in folders if f not in SKIPPED and not f.startswith(".") and not TESTS.search(f)
@@ -146,6 +167,5 @@ def _scan(top: str) -> list[tuple[str, frozenset[bytes]]]:
                     data = read_bytes(file)
                 except Unreadable:
                     continue
-                words = frozenset(word for line in IMPORTS.findall(data) for word in WORD.findall(line))
-                found.append((file, words))
+                found.append((file, _Words(_words(IMPORTS, data), _words(BASES, data))))
     return found

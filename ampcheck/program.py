@@ -12,6 +12,7 @@ from typing import Any
 
 from ampcheck.events import Site
 from ampcheck.own_names import OwnNames
+from ampcheck.returns import UNTOLD, Returns
 
 __all__ = [
     "Assert",
@@ -432,6 +433,9 @@ class Program:
 
     `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
     ("", name) for absolute ones.
+    `networks` says what the forward of a network gives back, by the file and the (dotted) name of its class there.
+    `handed` names the classes that can stand behind what a function of the main file is handed, by parameter and
+    attribute of it ("" for itself).  `packages` are the project's own, by their top-level names.
     `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
     `names` are what the project's settings say of its own wrappers.
     Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
@@ -443,6 +447,9 @@ class Program:
     missing: str = ""
     settings: dict[str, int] = field(default_factory=dict)
     names: OwnNames = field(default_factory=OwnNames)
+    networks: dict[tuple[str, str], Returns] = field(default_factory=dict)
+    handed: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
+    packages: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.modules.setdefault(self.main.path, self.main)
@@ -450,6 +457,11 @@ class Program:
     def link(self, path: str, dotted: str) -> Link | None:
         """What a dotted name means in a file, None where it is not of this program."""
         return self.links.get((path if dotted.startswith(".") else "", dotted))
+
+    def returns(self, path: str, dotted: str) -> Returns:
+        """What the objects of a class give back when they are called, the class by its name in a file."""
+        own = self.networks.get((path, dotted))
+        return own or self.networks.get(("", dotted), UNTOLD)
 
     def text(self, node: Node) -> str:
         """The source of a node of any of the modules."""

@@ -6,6 +6,7 @@ no flow.
 
 from __future__ import annotations
 
+import ast
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from ampcheck.imports import may_be_local, module_file, search_folders, spelled,
 from ampcheck.library.models import model_file, model_of
 from ampcheck.lowering import lower
 from ampcheck.lowering.outline import Outline, outline
+from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
 from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
+from ampcheck.returns import UNTOLD, Returns
 from ampcheck.source import Source, Unreadable, decode, read_bytes
 
 __all__ = ["Project"]
@@ -46,6 +49,7 @@ class Project:
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
+    _returns: dict[Link, Returns] = field(default_factory=dict)
     _eventful: Answers[tuple[Link, int], bool] = field(default_factory=Answers)
 
     def take(self, source: Source) -> None:
@@ -148,6 +152,14 @@ class Project:
         """What a name means at a module's top level: defined there, imported, or from a star import."""
         return self._chase(path, name, frozenset())
 
+    def spelled_as(self, path: str, text: str) -> Link | None:
+        """What a name or a chain of names means where it is written in a file: ``Engine``, ``core.Engine``."""
+        top, _, rest = text.partition(".")
+        if not rest:
+            return self.named(path, top)
+        origin = self.outline(path).imports.get(top)
+        return self.find(path, f"{origin}.{rest}") if origin else None
+
     def _chase(self, path: str, name: str, seen: frozenset[tuple[str, str]]) -> Link | None:
         """A name of a module, through what the module itself imports it from."""
         if (path, name) in seen or len(seen) > 12:
@@ -166,6 +178,18 @@ class Project:
                 if found is not None:
                     return found
         return None
+
+    def returns(self, link: Link) -> Returns:
+        """What the objects of a class of the project give back when they are called."""
+        if link not in self._returns:
+            facts = self.outline(link.path)
+            piece = facts.exports.get(link.name)
+            cls = piece.statement if piece is not None else None
+            if isinstance(cls, ast.ClassDef) and not p.Program.is_model(link.path):
+                self._returns[link] = returns_of(cls, facts.imports)
+            else:
+                self._returns[link] = UNTOLD
+        return self._returns[link]
 
     # --- events -----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ampcheck.events import Site
 from ampcheck.nesting import TOO_DEEP, deepest
 from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
 
-__all__ = ["Source", "Unreadable", "decode", "exists", "passes_gate", "read_bytes", "unsaved"]
+__all__ = ["Source", "Unreadable", "decode", "exists", "hold_unsaved", "passes_gate", "read_bytes", "unsaved"]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (
@@ -77,11 +77,17 @@ def unsaved(contents: Mapping[str, bytes]) -> Iterator[None]:
 
     For text that comes from standard input or stands in an editor.
     """
-    token = _UNSAVED.set({**_UNSAVED.get(), **contents})
+    before = _UNSAVED.get()
+    hold_unsaved(contents)
     try:
         yield
     finally:
-        _UNSAVED.reset(token)
+        _UNSAVED.set(before)
+
+
+def hold_unsaved(contents: Mapping[str, bytes]) -> None:
+    """The same for the rest of the context that this runs in, such as a command."""
+    _UNSAVED.set({**_UNSAVED.get(), **contents})
 
 
 def exists(path: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ def train(loader):
 
 def prints(path: Path, text: str | bytes) -> tuple[str, ...]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    linecache.clearcache()
     report = check_paths([str(path)])
     assert {finding.code for finding in report.findings} == {"AMP101"}
     found = fingerprints(report)
@@ -95,7 +93,6 @@ def test_the_folder_it_is_run_from_does_not_matter(tmp_path: Path, monkeypatch: 
         (Path("/"), str(tmp_path)),
     ):
         monkeypatch.chdir(folder)
-        linecache.clearcache()
         found.add(fingerprints(check_paths([path])))
     assert len(found) == 1
 

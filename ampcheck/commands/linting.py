@@ -4,42 +4,51 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ampcheck import registry
+from ampcheck.commands.configured import settings_of
 from ampcheck.commands.exits import CLEAN, COULD_NOT, FOUND, CannotDoError, refuse
+from ampcheck.commands.knowing import without_known
 from ampcheck.commands.standard_input import paths_to_check
 from ampcheck.finding import Failure, Finding, Report
 from ampcheck.report import FORMATS, STATISTICS
 from ampcheck.report.line import plain, show
-from ampcheck.settings import Nearest, Settings
+
+if TYPE_CHECKING:
+    from ampcheck.check import Analysed
 
 __all__ = ["conclude", "lint"]
 
 SEVERITIES = ("error", "warning", "note")
 
 
-def lint(options: Namespace) -> Report:
+def lint(options: Namespace, on_analysed: Callable[[Analysed], None] | None = None) -> Report:
     """Check the paths that exist; the others are failures of the report.
+
+    `on_analysed` gets what was seen of each file that holds a word of training.
 
     What the command line leaves open and concerns the whole run, the settings of the working directory fill in.
     """
-    if options.statistics and options.format not in STATISTICS:
+    asked = vars(options)  # not every command has every option
+    if asked.get("statistics") and options.format not in STATISTICS:
         raise CannotDoError(f"--statistics has no form in {options.format}: use {', '.join(STATISTICS)}")
-    with paths_to_check(options) as paths:
-        if options.since is None:
-            return _checked(options, paths)
-        from ampcheck.changes import GitError, changes_since
+    paths = paths_to_check(options)
+    if asked.get("since") is None:
+        return _checked(options, paths, on_analysed)
+    from ampcheck.changes import GitError, changes_since
 
-        try:
-            changes = changes_since(options.since, paths)
-            return changes.touched(_checked(options, paths))
-        except GitError as error:
-            raise CannotDoError(str(error)) from None
+    try:
+        changes = changes_since(options.since, paths)
+        return changes.touched(_checked(options, paths, on_analysed))
+    except GitError as error:
+        raise CannotDoError(str(error)) from None
 
 
-def _checked(options: Namespace, paths: Sequence[str]) -> Report:
+def _checked(
+    options: Namespace, paths: Sequence[str], on_analysed: Callable[[Analysed], None] | None
+) -> Report:
     from ampcheck.check import check_paths, python_files
     from ampcheck.report.progress import Progress
     from ampcheck.source import exists
@@ -51,36 +60,10 @@ def _checked(options: Namespace, paths: Sequence[str]) -> Report:
     report = Report()
     if present:
         with Progress("checking", sys.stderr) as progress:
-            report = check_paths(present, settings=nearest, on_file=progress.advance)
+            report = check_paths(present, settings=nearest, on_file=progress.advance, on_analysed=on_analysed)
+    if not getattr(options, "write_baseline", False):
+        report = without_known(report, options, nearest, present)
     return replace(report, failures=(*report.failures, *missing))
-
-
-def settings_of(options: Namespace) -> Nearest:
-    """Where the run's settings come from; raises `SettingsError` where those of the working directory are at fault."""
-    known = registry.load()
-    for selectors in (options.select, options.extend_select, options.ignore):
-        registry.select(selectors, known)
-    given = {key: True for key in ("possible", "force_exclude") if getattr(options, key)}
-    nearest = Nearest(
-        config=options.config,
-        isolated=options.isolated,
-        select=tuple(options.select),
-        extend_select=tuple(options.extend_select),
-        ignore=tuple(options.ignore),
-        exclude=tuple(options.exclude),
-        given=given | ({"respect_gitignore": False} if options.no_gitignore else {}),
-    )
-    if not nearest.options(".").select:
-        raise registry.UnknownRuleError("no rule is left: what is ignored takes away all that is selected")
-    run_wide(options, nearest.of("."))
-    return nearest
-
-
-def run_wide(options: Namespace, settings: Settings) -> None:
-    """Fill in those options that concern the run as a whole and were not given."""
-    for name in ("device", "fail_on"):
-        if hasattr(options, name) and getattr(options, name) is None:
-            setattr(options, name, getattr(settings, name))
 
 
 def conclude(report: Report, options: Namespace) -> int:

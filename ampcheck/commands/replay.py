@@ -8,20 +8,26 @@ from dataclasses import replace
 
 from ampcheck.commands.exits import refuse
 from ampcheck.commands.linting import conclude, lint
-from ampcheck.finding import Finding
+from ampcheck.finding import Finding, Report
 
-__all__ = ["run"]
+__all__ = ["replayed", "run"]
 
 
 def run(options: Namespace) -> int:
     """Lint, then replay; without torch the findings are shown all the same."""
+    report, refused = replayed(lint(options), options)
+    code = conclude(report, options)
+    return refuse(f"not replayed: {refused}") if refused else code
+
+
+def replayed(report: Report, options: Namespace) -> tuple[Report, str]:
+    """The report with a replay of each finding, or as it was and why there is none."""
     from ampcheck.replay import ReplayUnavailable
     from ampcheck.replay import replay as replay_all
     from ampcheck.report.progress import Progress
 
-    report = lint(options)
     if not report.findings:
-        return conclude(report, options)
+        return report, ""
     try:
         with Progress("replaying", sys.stderr, total=len(report.findings), patience=0) as progress:
             findings = replay_all(
@@ -30,9 +36,8 @@ def run(options: Namespace) -> int:
                 on_result=lambda finding: progress.advance(finding.site.path),
             )
     except ReplayUnavailable as error:
-        conclude(report, options)
-        return refuse(f"not replayed: {error}")
-    return conclude(replace(report, findings=tuple(map(_settled, findings))), options)
+        return report, str(error)
+    return replace(report, findings=tuple(map(_settled, findings))), ""
 
 
 def _settled(finding: Finding) -> Finding:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import linecache
 import os
 import sys
+import tokenize
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from ampcheck.commands.exits import CannotDoError
 
@@ -16,23 +17,22 @@ __all__ = ["STDIN", "paths_to_check"]
 STDIN = "-"
 
 
-@contextmanager
-def paths_to_check(options: Namespace) -> Iterator[Sequence[str]]:
-    """The paths asked for; for `-` the name that standard input goes by, whose contents it is while this lasts.
+def paths_to_check(options: Namespace) -> Sequence[str]:
+    """The paths asked for; for `-` the name that standard input goes by, whose contents it then is to the end
+    of the command.
 
     Raises `CannotDoError` where the two do not go together.
     """
-    name: str | None = options.stdin_filename
+    name: str | None = vars(options).get("stdin_filename")
     if STDIN not in options.paths:
         if name is not None:
             raise CannotDoError(
                 "--stdin-filename goes with the path `-`: standard input is not read without it"
             )
-        yield options.paths
-        return
+        return options.paths  # type: ignore[no-any-return]
     if options.paths != [STDIN]:
         raise CannotDoError("the path `-` (standard input) cannot be checked together with other paths")
-    if options.since is not None:
+    if vars(options).get("since") is not None:
         raise CannotDoError("--since compares files on disk: it does not go with the path `-`")
     name = name or STDIN
     if os.path.isdir(name):
@@ -41,18 +41,17 @@ def paths_to_check(options: Namespace) -> Iterator[Sequence[str]]:
         )
     data = sys.stdin.buffer.read()
     _show_as(name, data)
-    from ampcheck.source import unsaved
+    from ampcheck.source import hold_unsaved
 
-    with unsaved({os.path.abspath(name): data}):
-        yield [name]
+    hold_unsaved({os.path.abspath(name): data})
+    return [name]
 
 
 def _show_as(name: str, data: bytes) -> None:
     """Have reports find its lines: they ask `linecache`, which takes an entry without a time for lasting."""
-    lines = (
-        data.decode("utf-8-sig", "replace")
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .splitlines(keepends=True)
-    )
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError:
+        encoding = "utf-8"
+    lines = list(io.TextIOWrapper(io.BytesIO(data), encoding, errors="replace"))
     linecache.cache[name] = (len(data), None, lines, name)

@@ -8,6 +8,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ampcheck import program as p
+from ampcheck.lowering.names import EVENT_NAMES
 from ampcheck.lowering.outline import Outline, outline
 from ampcheck.lowering.select import Segment, select
 from ampcheck.lowering.slicing import slice_module
@@ -37,16 +38,24 @@ def lower(
     try:
         if p.Program.is_model(source.path):  # abridged already: all of it matters
             return p.Module(source.path, tuple(_lower_segment(source, Segment(1, source.text))), source.lines)
-        for segment in select(source, facts or outline(source), holders, wanted):
+        facts = facts or outline(source)
+        holders |= _renamed(facts)
+        for segment in select(source, facts, holders, wanted):
             body += _lower_segment(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)
-        asked = wanted | _constants(facts or outline(source), wanted) if wanted is not None else frozenset()
+        asked = wanted | _constants(facts, wanted) if wanted is not None else frozenset()
         return slice_module(module, holders, hooks | asked)
     except RecursionError:
         raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
     except (SyntaxError, ValueError, cst.CSTValidationError) as error:
         # Literals that only their evaluation shows to be none.
         raise source.refusal or Unreadable(f"not Python: {str(error)[:200]}") from None
+
+
+def _renamed(facts: Outline) -> frozenset[str]:
+    """What events go by here: ``from torch.nn.utils import clip_grad_norm_ as clip``."""
+    origins = {name: dotted.rsplit(".", 1)[-1] for name, dotted in facts.imports.items()}
+    return frozenset(name for name, origin in origins.items() if name != origin and origin in EVENT_NAMES)
 
 
 def _constants(facts: Outline, wanted: frozenset[str]) -> frozenset[str]:

@@ -20,4 +20,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="or: the next free code of AMPNxx (default: 1)",
     )
-    parser.add_argument("--severity", choices=("error", "warning", "note"), default="error")
+    parser.add_argument(
+        "--severity", choices=("error", "warning", "note"), default="error", help="default: error"
+    )

@@ -11,6 +11,7 @@ from ampcheck.report.line import Line
 
 __all__ = ["NOWHERE", "count", "summary", "unshown"]
 
+UNANALYSED = ("AMP900", "AMP903")
 NOWHERE = "none"
 """The device of a replay that was not tried, since the fault leaves no trace in numbers."""
 
@@ -33,9 +34,15 @@ def summary(report: Report) -> Iterator[Line]:
     )
     worst = next((s for s in ("error", "warning", "note") if by_severity[s]), "good")
     analysed = f"{count(report.files, 'file')} analysed"
+    aside = ", ".join(
+        f"{len(left)} {where}"
+        for left, where in ((report.silenced, "silenced"), (report.known, "in the baseline"))
+        if left
+    )
     missed = f", {len({failure.path for failure in report.failures})} not analysed" if report.failures else ""
     if not found:
         found, worst = ("Clean", "good") if not missed and report.files else ("Nothing found", "note")
+    analysed = f"{analysed}, {aside}" if aside else analysed
     yield (found, worst), (f" in {analysed}{missed}" if found != "Clean" else f": {analysed}", "")
     replays = [finding.replay for finding in report.findings if finding.replay]
     if replays:
@@ -49,5 +56,5 @@ def summary(report: Report) -> Iterator[Line]:
 
 def unshown(report: Report) -> tuple[Failure, ...]:
     """The failures that no finding of the report shows: missing paths, and files whose finding is ignored."""
-    shown = {finding.site.path for finding in report.findings if finding.witness is None}
+    shown = {finding.site.path for finding in report.findings if finding.code in UNANALYSED}
     return tuple(failure for failure in report.failures if failure.path not in shown)

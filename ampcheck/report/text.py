@@ -8,21 +8,18 @@ train.py:42:9  AMP101 clip-before-unscale  error
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator, Mapping
 
 from ampcheck.events import Site
 from ampcheck.finding import Finding, Report
 from ampcheck.notebook import Cells
-from ampcheck.report.line import Line, printable
+from ampcheck.report.line import Line
 from ampcheck.report.message import replayed
-from ampcheck.report.place import located, place
+from ampcheck.report.place import located, place, source_line
 from ampcheck.report.story import story
 from ampcheck.report.summary import summary
 
 __all__ = ["lines", "told"]
-
-WIDEST = 72  # of the source column; a longer line is cut, its number is there to look it up
 
 
 def lines(report: Report) -> Iterator[Line]:
@@ -56,7 +53,7 @@ def told(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
 
 
 def _frames(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
-    rows = [(step.site, _source(step.site, notebooks), step.text) for step in story(finding)]
+    rows = [(step.site, source_line(step.site, notebooks), step.text) for step in story(finding)]
     rows = [row for row in rows if row[1]]
     labels = [_label(site, finding.site, notebooks) for site, _, _ in rows]
     gutter = max(map(len, labels), default=0)
@@ -77,14 +74,3 @@ def _label(site: Site, found: Site, notebooks: Mapping[str, Cells]) -> str:
     at = located(site, notebooks)
     elsewhere = at.cell != located(found, notebooks).cell
     return f"cell {at.cell}:{at.line}" if elsewhere else str(at.line)
-
-
-def _source(site: Site, notebooks: Mapping[str, Cells]) -> str:
-    """The first line of a statement; "" where the file cannot be read (any more)."""
-    cells = notebooks.get(site.path)
-    line = cells.text(site.line) if cells is not None else linecache.getline(site.path, site.line)
-    first = printable(line.strip())
-    if not first:
-        return ""
-    cut = first if len(first) <= WIDEST else first[: WIDEST - 2].rstrip() + " …"
-    return cut if site.end_line <= site.line or cut.endswith("…") else f"{cut} …"

@@ -10,6 +10,7 @@ from ampcheck.library.torch import OPTIMIZERS, SCALERS
 from ampcheck.running import values as v
 from ampcheck.running.machine import Machine
 from ampcheck.running.roles import as_optimizer, as_scaler, as_scheduler
+from ampcheck.running.truth import truth
 
 __all__ = ["argument", "engine_by_name"]
 
@@ -22,7 +23,36 @@ def argument(machine: Machine, parameter: p.Parameter, index: int) -> v.Value:
         value.role = unknown_object(machine, annotation, parameter.name)
     elif isinstance(annotation, v.Lib):
         _as_role(machine, value, annotation.name)
+    _stand_in(machine, value, parameter)
     return value
+
+
+def _stand_in(machine: Machine, value: v.Unknown, parameter: p.Parameter) -> None:
+    """What the root is handed may be an object of one of several classes: each is a configuration of its own."""
+    for (name, attribute), links in machine.program.handed.items():
+        if name != parameter.name or value.role is not None:
+            continue
+        spelled = f"{name}.{attribute}" if attribute else name
+        if spelled in machine.handed:
+            _put(value, attribute, machine.handed[spelled])
+            continue
+        for index, link in enumerate(links):
+            cls = machine.module_member(link)
+            atom = v.Atom(f"{spelled} is a {link.name}", False, group=(f"type({spelled})", link.name))
+            if not isinstance(cls, v.Class) or (
+                index + 1 < len(links) and not truth(machine, atom, cls.node.site)[0]
+            ):
+                continue
+            instance = machine.handed[spelled] = unknown_object(machine, cls, spelled)
+            _put(value, attribute, instance)
+            break
+
+
+def _put(value: v.Unknown, attribute: str, instance: v.Instance) -> None:
+    if attribute:
+        value.attributes[attribute] = instance
+    else:
+        value.role = instance
 
 
 def _as_role(machine: Machine, value: v.Unknown, dotted: str) -> None:

@@ -20,7 +20,7 @@ from ampcheck.running.role_methods import SAME
 from ampcheck.running.roles import as_model, wrapped
 from ampcheck.running.truth import truth
 
-__all__ = ["attribute", "item", "store_attribute"]
+__all__ = ["attribute", "forget_unset", "item", "store_attribute"]
 
 AS_MODULE = frozenset(
     {"parameters", "named_parameters", "zero_grad", "no_sync", "train", "eval", "half", "requires_grad_"}
@@ -50,7 +50,7 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
         case v.Gradient() | v.Derivative() if name in ("data", "T"):
             return value
         case v.Model(bypassed=False, wrapper=wrapper) if name == "module" and wrapper:
-            return v.Model(value.id, wrapper, True, value.instance)
+            return v.Model(value.id, wrapper, True, value.instance, value.returns)
         case v.Model() if name in ("module", "_orig_mod", "model"):
             return value if name != "model" else _submodel(value, name)
         case v.Model(instance=v.Instance() as instance) if name in instance.attributes:
@@ -208,9 +208,12 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
         return None
     machine.looking.add(key)
     try:
-        for method, statement in _assignments(instance.cls, name):
+        assignments = _assignments(instance.cls, name)
+        for method, statement in assignments:
             if statement.value is None or not _builds_role(statement.value):
                 continue
+            if _is_none(statement.value) and not all(_is_none(other.value) for _, other in assignments):
+                continue  # until some other method has been called
             machine.touch()
             frame, hint = machine.frame, machine.hint
             machine.frame = Frame({"self": instance}, method.frame, method.owner)
@@ -223,6 +226,13 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
                 machine.frame, machine.hint = frame, hint
             if method.node.name != "__init__":  # type: ignore[union-attr]
                 value = renewed(value)
+            if (
+                isinstance(value, v.Unknown)
+                and value.role is None
+                and value.flow is None
+                and "(" in value.text
+            ):
+                value = replace(value, text=f"{instance.id or 'self'}.{name}")
             instance.attributes[name] = value
             return value
     finally:
@@ -256,6 +266,25 @@ def _own_assignments(method: p.FunctionDef) -> dict[str, list[p.Assign]]:
 
 def _is_self(target: p.Attribute) -> bool:
     return isinstance(target.value, p.Name) and target.value.id == "self"
+
+
+def _is_none(value: p.Expr | None) -> bool:
+    return isinstance(value, p.Constant) and value.value is None
+
+
+def forget_unset(instance: v.Instance, root: p.FunctionDef) -> None:
+    """Leave open what a constructor sets to None for another method to fill in before this root is called."""
+    for name, value in list(instance.attributes.items()):
+        if isinstance(value, v.Const) and value.value is None:
+            later = (
+                statement
+                for method, statement in _assignments(instance.cls, name)
+                if isinstance(method.node, p.FunctionDef)
+                and method.node is not root
+                and method.node.name != "__init__"
+            )
+            if any(not _is_none(statement.value) for statement in later):
+                del instance.attributes[name]
 
 
 def _builds_role(value: p.Expr) -> bool:

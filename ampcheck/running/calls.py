@@ -19,6 +19,7 @@ from ampcheck.running.machine import Machine
 from ampcheck.running.methods import call_method
 from ampcheck.running.opaque import AVERAGES, call_unseen
 from ampcheck.running.recomputing import FUNCTION, bare_recompute
+from ampcheck.running.returning import given_back
 from ampcheck.running.role_methods import call_model
 from ampcheck.running.wrappers import build_wrapper
 
@@ -92,12 +93,17 @@ def _called_unknown(machine: Machine, callee: v.Unknown, given: Arguments, node:
     match callee:
         case v.Unknown(role=v.Model() as model):
             return call_model(machine, model, given, node)
-        case v.Unknown(text=text) if text in machine.setting.models:
+        case v.Unknown(text=text) if text in machine.setting.models or _has_submodel(machine, text):
             model_value = roles.as_model(machine, callee)
             assert model_value is not None
             return call_model(machine, model_value, given, node)
         case _:
-            return call_unseen(machine, callee.text, given, node, callee)
+            return given_back(call_unseen(machine, callee.text, given, node, callee), callee.returns)
+
+
+def _has_submodel(machine: Machine, text: str) -> bool:
+    """Whether a part of it turned out to be a model: ``discriminator.heads.parameters()``."""
+    return any(name.startswith(f"{text}.") for name in machine.setting.models)
 
 
 def _instantiate(machine: Machine, cls: v.Class, given: Arguments, node: p.Expr) -> v.Value:

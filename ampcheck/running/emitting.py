@@ -19,7 +19,7 @@ from ampcheck.running.describing import flow_of, text_of
 from ampcheck.running.iterators import consume, spent
 from ampcheck.running.machine import Infeasible, Machine
 from ampcheck.running.naming import names_option
-from ampcheck.running.roles import as_optimizer, overlaps, owners_of, parameters_of
+from ampcheck.running.roles import as_optimizer, is_frozen, overlaps, owners_of, parameters_of
 from ampcheck.running.truth import truth
 from ampcheck.trace import Guard, Record
 
@@ -157,7 +157,7 @@ def backward(machine: Machine, loss: v.Value, node: p.Node, inputs: v.Value | No
     optimizers = machine.optimizers()
     reaches, assumed = [], []
     for optimizer in optimizers:
-        if optimizer.models and overlaps(optimizer.models, machine.frozen):
+        if optimizer.models and is_frozen(machine, optimizer.models):
             continue
         if models and optimizer.models:
             if overlaps(optimizer.models, models):

@@ -36,7 +36,7 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
     if name in lib.REDUCTIONS:
         emitting.reduce(machine, roles.as_optimizer(machine, given.get(0, "optimizer") or v.NONE), node)
         return v.NONE
-    if name.startswith(lib.ENGINES):
+    if name.startswith(lib.ENGINES) and name.split(".")[0] not in machine.program.packages:
         return v.Foreign(last)
     if name in lib.SCALER_FACTORIES:
         return roles.build_scaler(machine, last, given.keywords, node, last)
@@ -64,7 +64,9 @@ def call_library(machine: Machine, callee: v.Lib, given: Arguments, node: p.Expr
         averaged = call_method(machine, given.args[0], last, Arguments(given.args[1:], given.keywords), node)
         if averaged is not None:
             return averaged
-    return call_unseen(machine, name, given, node, callee)
+    result = call_unseen(machine, name, given, node, callee)
+    returns = machine.program.returns(node.site.path, name)
+    return replace(result, returns=returns) if isinstance(result, v.Unknown) and returns.tells else result
 
 
 def _wrap(machine: Machine, name: str, last: str, given: Arguments, node: p.Expr) -> v.Value:

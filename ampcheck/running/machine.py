@@ -83,6 +83,7 @@ class Machine(ABC):
         self.frames: dict[str, Frame] = {program.main.path: self.frame}
         self.engine: v.Instance | None = None
         self.births: dict[v.Instance, str] = {}
+        self.handed: dict[str, v.Instance] = {}
         self.entries: dict[v.Instance, tuple[tuple[Site, int], ...]] = {}
         self.at = Site(program.main.path, 1, 1, 1, 1)
         self.state = State()

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 __all__ = [
+    "names_clip",
     "names_loader",
     "names_optimizer",
     "names_option",
@@ -28,6 +29,10 @@ NOT_OPTIMIZER = re.compile(
     re.IGNORECASE,
 )
 SCALER = re.compile(r"scaler|(^|_)amp_scal", re.IGNORECASE)
+# What is kept of a scaler, and the scalers of data.
+NOT_SCALER = re.compile(
+    r"meter|metric|state|path|config|args|kwargs|standard|min_?max|robust|feature", re.IGNORECASE
+)
 SCHEDULER = re.compile(r"sched|warmup|^lr_?(policy|decay)?$", re.IGNORECASE)
 NOT_SCHEDULER = re.compile(r"noise|ddpm|ddim|diffusion|pipeline|beta|schedule_free|sampl", re.IGNORECASE)
 WINDOW = re.compile(
@@ -43,6 +48,15 @@ OPTION = re.compile(
     r"^(self\.)?(opts?|args?|cfg|config|conf|hparams|hps|hyp|params|flags|options)[.\[]", re.IGNORECASE
 )
 SIZE = re.compile(r"micro_?batch(_?size)?$|(^|_)mbs$", re.IGNORECASE)
+
+
+CLIP = re.compile(r"(^|_)(clip_?grad|grad(ient)?s?_?clip)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=8192)
+def names_clip(text: str) -> bool:
+    """``self.grad_clip_fn``, ``clip_gradients``: a function that clips the parameters which it is given."""
+    return CLIP.search(_last(text)) is not None
 
 
 @lru_cache(maxsize=8192)
@@ -62,7 +76,8 @@ def names_optimizer(text: str) -> bool:
 @lru_cache(maxsize=8192)
 def names_scaler(text: str) -> bool:
     """``scaler``, ``self.grad_scaler``, ``fp16_scaler``."""
-    return SCALER.search(_last(text)) is not None
+    last = _last(text)
+    return SCALER.search(last) is not None and NOT_SCALER.search(last) is None
 
 
 @lru_cache(maxsize=8192)

@@ -18,7 +18,7 @@ from ampcheck.running.casting import pass_through
 from ampcheck.running.classes import class_kind, has_unseen_base
 from ampcheck.running.describing import flow_of, is_varying, text_of
 from ampcheck.running.machine import Machine
-from ampcheck.running.naming import names_optimizer, names_scaler, names_scheduler
+from ampcheck.running.naming import names_clip, names_optimizer, names_scaler, names_scheduler
 
 __all__ = ["AVERAGES", "call_unseen", "flow_through", "reduction_of"]
 
@@ -32,6 +32,11 @@ HARMLESS = re.compile(
 
 # What these return says something of an object, and is no data that came through it.
 ABOUT_OBJECTS = frozenset({"isinstance", "issubclass", "hasattr", "callable", "type", "id", "repr", "len"})
+
+# Their arguments give a shape or a type, and nothing of a gradient.
+SHAPED = frozenset(
+    "expand_as view_as reshape_as type_as ones_like zeros_like full_like empty_like rand_like randn_like".split()
+)
 
 
 AVERAGES = re.compile(
@@ -91,6 +96,10 @@ def call_unseen(
     built = _constructed(machine, last, given, node)
     if built is not None:
         return built
+    if isinstance(callee, v.Unknown) and given.args and _is_clip(callee, node):
+        parameters = roles.parameters_of(machine, given.args[0])
+        if parameters is not None:
+            return emitting.clip(machine, "norm", parameters, None, node)
     emitting.may_freeze(machine, given.all, last, node)
     if not harmless and not _is_harmless(last):
         emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
@@ -102,7 +111,8 @@ def call_unseen(
     receiver_flow = flow_of(callee.receiver) if isinstance(callee, v.Method) else flow_of(callee)
     if receiver_flow is None and isinstance(callee, v.Unknown):
         receiver_flow = callee.flow
-    flows = [f for f in [receiver_flow, *map(flow_of, given.all)] if f is not None]
+    shaped = [] if last in SHAPED else map(flow_of, given.all)
+    flows = [f for f in [receiver_flow, *shaped] if f is not None]
     if last in ABOUT_OBJECTS:
         return v.Unknown(
             spelled if len(spelled) < 80 else text,
@@ -118,7 +128,7 @@ def call_unseen(
         varying = True
     flow: v.Flow | None = None
     if flows or has_model:
-        flow = flow_through(machine, given)
+        flow = flow_through(machine, given) if last not in SHAPED else v.Flow(detached=True)
         if receiver_flow is not None:
             flow = flow.plus(receiver_flow) if not flow.detached else receiver_flow
     if last in ("no_grad", "inference_mode"):
@@ -129,6 +139,13 @@ def call_unseen(
     if last in ("nullcontext", "enable_grad"):
         return v.Context("null")
     return v.Unknown(spelled if len(spelled) < 80 else text, varying, flow)
+
+
+def _is_clip(callee: v.Unknown, node: p.Expr) -> bool:
+    """Whether what is called, a function that somebody else chose, is called a clip of gradients."""
+    called = node.func if isinstance(node, p.Call) else None
+    own = called.attr if isinstance(called, p.Attribute) else called.id if isinstance(called, p.Name) else ""
+    return names_clip(own) or names_clip(callee.text)
 
 
 def _agreed(machine: Machine, value: v.Unknown, how: str) -> None:

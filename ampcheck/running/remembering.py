@@ -48,7 +48,7 @@ def _key(machine: Machine, node: p.Expr) -> Key | None:
     if names == ("",):
         return None
     casts = tuple(map(id, machine.autocasts))
-    looks: list[object] = [machine.no_grad, tuple(machine.unsynced), len(machine.frozen), casts]
+    looks: list[object] = [machine.no_grad, tuple(machine.unsynced), frozenset(machine.frozen), casts]
     for name in names:
         value = machine.frame.find(name)
         if value is None:

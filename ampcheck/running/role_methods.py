@@ -12,10 +12,11 @@ from ampcheck.running.arguments import Arguments
 from ampcheck.running.casting import pass_through
 from ampcheck.running.describing import flow_of
 from ampcheck.running.machine import Machine
+from ampcheck.running.returning import given_back
 from ampcheck.running.roles import (
     as_optimizer,
     freeze,
-    overlaps,
+    is_frozen,
     owners_of,
 )
 
@@ -198,6 +199,8 @@ def on_model(machine: Machine, it: v.Value, name: str, given: Arguments, node: p
     found = _own_method(machine, it, name, given, node)
     if found is not None:
         return found
+    if name == "forward":
+        return call_model(machine, it, given, node)
     emitting.may_freeze(machine, [it], name, node)
     return _forward(machine, it, given, f"{it.id}.{name}()")
 
@@ -215,7 +218,7 @@ def _own_method(machine: Machine, it: v.Model, name: str, given: Arguments, node
 def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Value:
     """A pass through a model."""
     flow = v.Flow(forwards=(pass_through(machine, it),))
-    if machine.no_grad or (overlaps((it.id,), machine.frozen)):
+    if machine.no_grad or is_frozen(machine, (it.id,)):
         flow = v.Flow(detached=True)
     for argument in given.all:
         other = flow_of(argument)
@@ -228,4 +231,4 @@ def _forward(machine: Machine, it: v.Model, given: Arguments, text: str) -> v.Va
 
 def call_model(machine: Machine, it: v.Model, given: Arguments, node: p.Expr) -> v.Value:
     """``model(x)``."""
-    return _forward(machine, it, given, f"{it.id}(...)")
+    return given_back(_forward(machine, it, given, f"{it.id}(...)"), it.returns)

@@ -30,6 +30,7 @@ __all__ = [
     "build_scaler",
     "build_scheduler",
     "freeze",
+    "is_frozen",
     "overlaps",
     "owners_of",
     "parameters_of",
@@ -111,7 +112,7 @@ def wrap(machine: Machine, inner: v.Value, wrapper: str, node: p.Node, detail: s
     model = as_model(machine, inner)
     if model is None:
         return v.Unknown(f"{wrapper}({text_of(inner)})")
-    wrapped = v.Model(model.id, wrapper, instance=model.instance)
+    wrapped = v.Model(model.id, wrapper, instance=model.instance, returns=model.returns)
     if wrapper:
         old = machine.roles.get(model.id)
         machine.roles[model.id] = Role(model.id, "model", old.text if old else model.id, True, wrapper)
@@ -170,11 +171,13 @@ def as_model(machine: Machine, value: v.Value) -> v.Model | None:
             if role is None or role.kind != "model":
                 machine.add_role(Role(name, "model", name))
             in_place = "fsdp2" if role is not None and role.detail == "fsdp2" else ""
-            return v.Model(name, in_place, instance=value)
+            cls = value.cls.node
+            returns = machine.program.returns(cls.site.path, cls.name)
+            return v.Model(name, in_place, instance=value, returns=returns)
         case v.Unknown():
             machine.touch()
             name = machine.add_role(Role(value.text, "model", value.text, False))
-            value.role = v.Model(name)
+            value.role = v.Model(name, returns=value.returns)
             if name not in machine.setting.models:
                 machine.setting.models |= {name}
                 machine.setting.grown = machine.setting.grown or machine.micro >= 0
@@ -312,4 +315,9 @@ def freeze(machine: Machine, models: Iterable[str], frozen: bool) -> None:
         if frozen:
             machine.frozen.add(model)
         else:
-            machine.frozen.discard(model)
+            machine.frozen -= {other for other in machine.frozen if overlaps((model,), (other,))}
+
+
+def is_frozen(machine: Machine, models: Iterable[str]) -> bool:
+    """Whether none of some models takes gradients: one that is frozen in part still trains the rest."""
+    return all(any(_within(model, frozen) for frozen in machine.frozen) for model in models)

@@ -12,11 +12,13 @@ from ampcheck.events import PLAIN, Unit
 from ampcheck.running import norms
 from ampcheck.running import values as v
 from ampcheck.running.annotations import argument
+from ampcheck.running.attributes import forget_unset
 from ampcheck.running.classes import class_kind
 from ampcheck.running.epochs import first_count, is_one_epoch
 from ampcheck.running.layout import DRIVE, Root
 from ampcheck.running.looping import OUTER
 from ampcheck.running.machine import Machine, Signal
+from ampcheck.running.naming import names_window
 
 __all__ = ["start"]
 
@@ -108,6 +110,7 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     if not isinstance(instance, v.Instance):
         instance = v.Instance(owner)
     instance.id = "self"
+    forget_unset(instance, root)
     value = machine.evaluate_attribute(instance, root.name)
     return value if isinstance(value, (v.Bound, v.Function)) else None
 
@@ -123,7 +126,11 @@ def _options(cls: v.Class) -> dict[str, v.Value]:
         parameter.name: v.Unknown(parameter.name, argument=True)
         for parameter in parameters
         if isinstance(parameter.default, p.Constant)
-        and (parameter.default.value is None or isinstance(parameter.default.value, (bool, str)))
+        and (
+            parameter.default.value is None
+            or isinstance(parameter.default.value, (bool, str))
+            or names_window(parameter.name)
+        )
     }
 
 

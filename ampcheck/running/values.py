@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ampcheck import program as p
 from ampcheck.events import PLAIN, Forward, Site, SkipTest, Unit
+from ampcheck.returns import UNTOLD, Returns
 
 __all__ = [
     "FALSE",
@@ -160,7 +161,7 @@ class Unknown(Value):
 
     `varying`: it differs between micro-batches.  `offset`: an integer was added to it.  `attributes` remembers what
     was read from or stored on it, so that ``trainer.optimizer`` is one object; `role` is what it turned out to be.
-    An attribute remembers whose it is (`base`, `member`): it may be a method.
+    An attribute remembers whose it is (`base`, `member`): it may be a method.  `returns` is what calling it gives.
     """
 
     text: str
@@ -173,6 +174,7 @@ class Unknown(Value):
     modulus: str = ""
     base: Value | None = None
     member: str = ""
+    returns: Returns = UNTOLD
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -323,13 +325,15 @@ class Average(Value):
 class Model(Value):
     """A model; `instance` is its own class where that is seen.
 
-    `wrapper` is "ddp", "fsdp..." (see `events.Build`) or ""; `bypassed` marks ``ddp.module``.
+    `wrapper` is "ddp", "fsdp..." (see `events.Build`) or ""; `bypassed` marks ``ddp.module``.  `returns` is what its
+    forward gives back.
     """
 
     id: str
     wrapper: str = ""
     bypassed: bool = False
     instance: Instance | None = None
+    returns: Returns = UNTOLD
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -21,6 +21,7 @@ Kind = Literal[
     "patterns",  # as in a .gitignore, from the folder of the settings file
     "folders",  # from the folder of the settings file
     "names",  # of Python: ``LossScaler``, ``company.amp.LossScaler``
+    "file",  # from the folder of the settings file
     "flag",
     "choice",
     "rules by pattern",
@@ -95,6 +96,12 @@ class Settings:
             "choice", "The least severity that makes the exit code 1.", '"error"', get_args(FailOn)
         ),
     )
+    baseline: str = field(
+        default="",
+        metadata=_about(
+            "file", "The baseline: a file of findings that are known.", '"ampcheck-baseline.json"'
+        ),
+    )
     exclude: tuple[str, ...] = field(
         default=(),
         metadata=_about(
@@ -147,6 +154,11 @@ class Settings:
     device: Device = field(
         default="auto", metadata=_about("choice", "Where `ampcheck replay` runs.", '"cpu"', get_args(Device))
     )
+
+    @property
+    def baseline_file(self) -> str:
+        """The baseline's path from the working directory, "" where there is none."""
+        return os.path.relpath(os.path.join(self.root, self.baseline)) if self.baseline else ""
 
     @property
     def names(self) -> OwnNames:

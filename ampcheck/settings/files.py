@@ -78,8 +78,10 @@ class _Walk:
             return False
         settings = self._of(os.path.dirname(os.path.abspath(path)))
         inside = relative(path, settings.root).split("/")
-        usual = os.pardir not in inside and any(map(_is_usual, inside[:-1]))
-        return usual or _is_excluded(path, settings, self.settings, os.path.isdir(path))
+        is_folder = os.path.isdir(path)
+        folders = inside if is_folder else inside[:-1]
+        usual = os.pardir not in inside and any(map(_is_usual, folders))
+        return usual or _is_excluded(path, settings, self.settings, is_folder)
 
     def _of(self, folder: str) -> Settings:
         """The settings of a folder; where its file is at fault, that is said when its files are checked."""

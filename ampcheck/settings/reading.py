@@ -110,6 +110,9 @@ def _problems(key: Key, value: Any) -> Iterator[Problem]:
             yield from _list(at, value, lambda text: "" if text else "is empty")
         case "names":
             yield from _list(at, value, _name)
+        case "file":
+            if not isinstance(value, str) or not value:
+                yield at, MISSING, f"`{key.name}` is a file such as {key.example}, not {value!r}"
         case "flag":
             if not isinstance(value, bool):
                 yield at, MISSING, f"`{key.name}` is true or false, not {value!r}"

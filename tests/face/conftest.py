@@ -61,7 +61,13 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[tuple[li
     def stand_in(report: Report) -> list[tuple[list[str], Any]]:
         asked: list[tuple[list[str], Any]] = []
 
-        def check_paths(paths: Sequence[str], *, settings: Nearest, on_file: Callable[[str], None]) -> Report:
+        def check_paths(
+            paths: Sequence[str],
+            *,
+            settings: Nearest,
+            on_file: Callable[[str], None],
+            on_analysed: Any = None,
+        ) -> Report:
             asked.append((list(paths), settings.options(paths[0])))
             for path in paths:
                 on_file(path)

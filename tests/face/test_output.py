@@ -16,6 +16,7 @@ import pytest
 from ampcheck.cli import main
 from ampcheck.commands.linting import conclude
 from ampcheck.finding import Failure, Finding, Replay, Report
+from ampcheck.source import exists
 from tests.face.test_end_to_end import RIGHT, WRONG
 from tests.notebooks import notebook
 
@@ -185,6 +186,30 @@ def test_a_notebook_from_standard_input(piped: Piped, capsys: pytest.CaptureFixt
     piped(notebook("print(1)", WRONG))
     assert main(["-", "--stdin-filename", "a.ipynb", "--format", "concise"]) == 1
     assert capsys.readouterr().out.startswith("a.ipynb:cell 2:12:9: AMP101")
+
+
+def test_a_notebook_from_standard_input_has_the_lines_of_its_own_json(
+    piped: Piped, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = json.dumps(json.loads(notebook("print(1)", WRONG)), indent=1)
+    (tmp_path / "a.ipynb").write_text(text.replace("\n", "\n\n"))
+    piped(text)
+    main(["-", "--stdin-filename", "a.ipynb", "--format", "rdjson"])
+    (shown,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    line = shown["location"]["range"]["start"]["line"]
+    assert "clip_grad_norm_(model" in text.splitlines()[line - 1]
+
+
+def test_standard_input_in_another_encoding(piped: Piped, capsys: pytest.CaptureFixture[str]) -> None:
+    piped(b"# coding: latin-1\n" + WRONG.replace("(model.par", "(modèle.par").encode("latin-1"))
+    assert main(["-"]) == 1
+    assert "clip_grad_norm_(modèle.parameters(), 1.0)" in capsys.readouterr().out
+
+
+def test_a_command_forgets_what_it_was_given(piped: Piped, tmp_path: Path) -> None:
+    piped(WRONG)
+    assert main(["-", "--stdin-filename", "train.py"]) == 1
+    assert not exists("train.py")
 
 
 def test_broken_code_from_standard_input(piped: Piped, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_project_is_scanned_once_and_not_without_end(grow, monkeypatch) -> Non
     scans: list[str] = []
     real = importers_module._scan
 
-    def counted(top: str) -> list[tuple[str, frozenset[bytes]]]:
+    def counted(top: str) -> list[tuple[str, importers_module._Words]]:
         scans.append(top)
         return real(top)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ampcheck.finding import Finding
+from ampcheck.finding import Finding, Fix
 from ampcheck.notebook import Cells
 from ampcheck.report.as_json import replay_data
 from ampcheck.report.message import message
-from ampcheck.report.region import cell_prefix
-from ampcheck.report.sarif.places import location
+from ampcheck.report.region import Region, cell_prefix
+from ampcheck.report.sarif.places import artifact, location, region_data
 from ampcheck.report.story import story
 
 __all__ = ["FINGERPRINT", "result"]
@@ -34,7 +34,30 @@ def result(
     }
     if finding.witness is not None:
         found["codeFlows"] = [_code_flow(finding, notebooks)]
+    if finding.fix is not None and not any(edit.site.path in notebooks for edit in finding.fix.edits):
+        found["fixes"] = [_fix(finding.fix)]
     return found
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    """The edits by file.  Those in a notebook have no form here: they are not edits of its JSON's characters."""
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for edit in fix.edits:
+        at = edit.site
+        changes.setdefault(at.path, []).append(
+            {
+                "deletedRegion": region_data(Region(at.line, at.column, at.end_line, at.end_column)),
+                "insertedContent": {"text": edit.text},
+            }
+        )
+    about = {"safe": "proven by the replay", "unsafe": f"look at it: {fix.why}" if fix.why else "look at it"}
+    return {
+        "description": {"text": f"{fix.title} ({about[fix.applicability]})"},
+        "artifactChanges": [
+            {"artifactLocation": artifact(path), "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
 
 
 def _code_flow(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from ampcheck import pages, registry
-from ampcheck.finding import Finding, Report
+from ampcheck.events import Site
+from ampcheck.finding import Edit, Finding, Fix, Report
 from ampcheck.fingerprint import fingerprints
 from tests.face.formats.conftest import ODD, formatted, schema
 
@@ -162,3 +163,40 @@ def test_the_replay_stands_beside_it(hard: Report) -> None:
     replay = run_of(hard)["results"][1]["properties"]["replay"]
     assert replay["outcome"] == "confirmed"
     assert replay["figures"] == {"clip-norm": "inf"}
+
+
+def test_a_fix_is_given_by_file(clipped: Finding) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    line = Edit(Site("train.py", 3, 1, 3, 1), "    scaler.unscale_(optimizer)\n")
+    other = Edit(Site("a b.py", 7, 5, 8, 1), "")
+    fixed = replace(clipped, fix=Fix("Unscale first", (line, other), "safe"))
+    log = json.loads(formatted("sarif", Report((fixed,), files=1)))
+    jsonschema.Draft4Validator(schema("sarif-2.1.0.json")).validate(log)
+    (fix,) = log["runs"][0]["results"][0]["fixes"]
+    assert fix["description"]["text"] == "Unscale first (proven by the replay)"
+    first, second = fix["artifactChanges"]
+    assert first["artifactLocation"]["uri"] == "train.py"
+    assert first["replacements"] == [
+        {
+            "deletedRegion": {"startLine": 3, "startColumn": 1, "endLine": 3, "endColumn": 1},
+            "insertedContent": {"text": "    scaler.unscale_(optimizer)\n"},
+        }
+    ]
+    assert (second["artifactLocation"]["uri"], second["replacements"][0]["insertedContent"]) == (
+        "a%20b.py",
+        {"text": ""},
+    )
+
+
+def test_a_fix_that_is_not_proven_says_so(clipped: Finding) -> None:
+    edit = Edit(Site("train.py", 3, 1, 3, 1), "x\n")
+    fixed = replace(clipped, fix=Fix("Unscale first", (edit,), "unsafe", "not proven yet"))
+    (result,) = run_of(Report((fixed,), files=1))["results"]
+    assert result["fixes"][0]["description"]["text"] == "Unscale first (look at it: not proven yet)"
+
+
+def test_a_notebook_s_fix_is_left_to_ampcheck(cells: Report) -> None:
+    edit = Edit(Site("train.ipynb", 8, 1, 8, 1), "    scaler.unscale_(optimizer)\n")
+    fixed = replace(cells.findings[0], fix=Fix("Unscale first", (edit,)))
+    (result,) = run_of(replace(cells, findings=(fixed,)))["results"]
+    assert "fixes" not in result

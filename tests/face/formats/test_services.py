@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ampcheck.finding import Finding, Report
+from ampcheck.events import Site
+from ampcheck.finding import Edit, Finding, Fix, Report
 from tests.face.formats.conftest import ODD, formatted, schema
 
 COMMAND = re.compile(r"::(?P<level>error|warning|notice) (?P<properties>[^:]*)::(?P<data>.*)")
@@ -196,3 +197,23 @@ def test_rdjson_gives_whole_lines_in_a_notebook(cells: Report, raw_line: Callabl
     (shown,) = json.loads(formatted("rdjson", cells))["diagnostics"]
     line = raw_line("clip_grad_norm_")
     assert shown["location"]["range"] == {"start": {"line": line}, "end": {"line": line}}
+
+
+def test_rdjson_suggests_a_fix_of_one_edit(clipped: Finding, cells: Report) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    edit = Edit(Site("train.py", 3, 1, 3, 1), "    scaler.unscale_(optimizer)\n")
+    elsewhere = replace(edit, site=replace(edit.site, path="other.py"))
+    fixes = ((edit,), (edit, edit), (elsewhere,))
+    report = Report(tuple(replace(clipped, fix=Fix("Unscale first", edits)) for edits in fixes), files=1)
+    result = json.loads(formatted("rdjson", report))
+    jsonschema.validate(result, schema("rdjson.json"))
+    assert [shown.get("suggestions") for shown in result["diagnostics"]] == [
+        [
+            {
+                "range": {"start": {"line": 3, "column": 1}, "end": {"line": 3, "column": 1}},
+                "text": "    scaler.unscale_(optimizer)\n",
+            }
+        ],
+        None,
+        None,
+    ]

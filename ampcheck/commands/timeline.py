@@ -1,0 +1,88 @@
+"""`ampcheck timeline`: the window of each loop as a picture in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from ampcheck import registry
+from ampcheck.check import Analysed
+from ampcheck.commands.exits import CLEAN, COULD_NOT, refuse
+from ampcheck.commands.linting import lint
+from ampcheck.commands.replay import replayed
+from ampcheck.report.line import is_coloured
+from ampcheck.report.place import place
+from ampcheck.report.summary import unshown
+
+if TYPE_CHECKING:
+    from ampcheck.timeline.loops import Loop
+
+__all__ = ["run"]
+
+
+def run(options: Namespace) -> int:
+    """Draw; findings do not change the exit code."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from ampcheck.timeline.loops import loops_of, with_findings
+    from ampcheck.timeline.pictures import pictures
+    from ampcheck.timeline.terminal import legend, picture
+
+    analysed: list[Analysed] = []
+    report = lint(options, analysed.append)
+    refused = ""
+    if options.replay:
+        report, refused = replayed(report, options)
+    found = with_findings([loop for one in analysed for loop in loops_of(one)], report.findings)
+    loops = [loop for loop in found if options.loop is None or options.loop in _names(loop)]
+    coarse = options.ascii or not _draws_frames(sys.stdout.encoding)
+    console = Console(
+        file=sys.stdout,
+        width=options.width,
+        highlight=False,
+        no_color=not is_coloured(sys.stdout),
+        emoji=False,
+    )
+    notebooks = {a.source.path: a.source.cells for a in analysed if a.source.cells is not None}
+    contests = {rule.code: rule.contests for rule in registry.load()}
+    for loop in loops:
+        console.print(f"[bold]{escape(place(loop.place, notebooks, column=False))}  {escape(loop.name)}[/]")
+        for shown in pictures(loop, contests):
+            if shown.condition:
+                console.print(f"  when {escape(shown.condition)}")
+            console.print(picture(shown, console.width, ascii_only=coarse))
+            for finding in shown.findings:
+                console.print(f"  [bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}")
+                if finding.replay is not None:
+                    console.print(f"  replay: {escape(finding.replay.text)}: {finding.replay.outcome}")
+            console.print()
+    if loops:
+        console.print(legend(ascii_only=coarse))
+    for failure in unshown(report):
+        refuse(f"{failure.path}: {failure.message}")
+    if refused:
+        refuse(f"not replayed: {refused}")
+    if not loops:
+        names = ", ".join(dict.fromkeys(loop.name for loop in found))
+        wanted = (
+            f"no loop is called {options.loop!r}; there are: {names}" if found else "no training loop found"
+        )
+        return refuse(wanted)
+    return COULD_NOT if refused or unshown(report) else CLEAN
+
+
+def _names(loop: Loop) -> tuple[str, ...]:
+    """What a loop may be called by: its function, with or without the class."""
+    name = loop.name.removesuffix("()")
+    return loop.name, name, name.rpartition(".")[2]
+
+
+def _draws_frames(encoding: str | None) -> bool:
+    """Whether a terminal can show the frames and marks."""
+    try:
+        "╭✗×Σ".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

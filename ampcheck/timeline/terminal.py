@@ -1,0 +1,111 @@
+"""A picture in the terminal: micro-batches side by side as far as they fit, the correct order below.
+
+Colour follows what the gradients carry, and so does a mark in each cell, so that nothing is lost without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ampcheck.report.line import printable
+from ampcheck.timeline.cells import KINDS, Cell, Kind
+from ampcheck.timeline.pictures import Column, Picture
+
+__all__ = ["legend", "picture"]
+
+COLUMN, BESIDE = 26, 4
+"""Characters of a column, its frame included, and between two pictures."""
+
+STYLES: dict[Kind, str] = {
+    "true": "green",
+    "scaled": "yellow",
+    "sum": "bright_yellow",
+    "mixed": "magenta",
+    "off": "bright_magenta",
+    "none": "dim",
+    "other": "",
+}
+WRONG = "bold red"
+
+
+def picture(shown: Picture, width: int, *, ascii_only: bool = False) -> RenderableType:
+    """The window as it is, and as it should be: beside it where that fits."""
+    mine, right = shown.columns, shown.correct
+    if not right:
+        missing = Text("  no correct order: only a part of a step is seen here", style="dim")
+        return Group(_half("this loop", mine, width, ascii_only), missing)
+    if (len(mine) + len(right)) * COLUMN + BESIDE <= width:
+        pair = Table.grid(padding=(0, BESIDE, 0, 0))
+        pair.add_row(
+            _half("this loop", mine, len(mine) * COLUMN, ascii_only),
+            _half("the correct order", right, len(right) * COLUMN, ascii_only),
+        )
+        return pair
+    return Group(
+        _half("this loop", mine, width, ascii_only), _half("the correct order", right, width, ascii_only)
+    )
+
+
+def legend(*, ascii_only: bool = False) -> RenderableType:
+    """What the marks mean."""
+    table = Table.grid(padding=(0, 2))
+    for kind, (mark, meaning) in KINDS.items():
+        table.add_row(Text(f"  {_plain(mark, ascii_only)}", style=STYLES[kind]), _plain(meaning, ascii_only))
+    table.add_row(Text(f"  {_plain('✗', ascii_only)}", style=WRONG), "where a rule is broken")
+    return table
+
+
+def _half(title: str, columns: Sequence[Column], width: int, ascii_only: bool) -> RenderableType:
+    """The columns in rows of as many as fit."""
+    fitting = max(width // COLUMN, 1)
+    rows: list[RenderableType] = [Text(f"  {title}", style="bold")]
+    for start in range(0, len(columns), fitting):
+        row = columns[start : start + fitting]
+        table = Table.grid()
+        for _ in row:
+            table.add_column(width=min(COLUMN, width))
+        table.add_row(*(_column(column, ascii_only) for column in row))
+        rows.append(table)
+    return Group(*rows)
+
+
+def _column(column: Column, ascii_only: bool) -> RenderableType:
+    left_out = f" (+{column.left_out})" if column.left_out else ""
+    head = Text(f"  micro-batch {column.micro}{left_out}", style="dim")
+    return Group(head, *(_cell(cell, ascii_only) for cell in column.cells))
+
+
+def _cell(cell: Cell, ascii_only: bool) -> RenderableType:
+    style = STYLES[cell.kind]
+    lines = [Text(_plain(cell.text, ascii_only), style=style)]
+    if cell.wrong:
+        lines.insert(0, Text(_plain(f"✗ {' '.join(cell.wrong)}", ascii_only), style=WRONG))
+    place = f"line {cell.place.line}, " if cell.place is not None else ""
+    frame = box.ASCII if ascii_only else box.HEAVY if cell.wrong else box.ROUNDED
+    return Panel(
+        Group(*lines),
+        box=frame,
+        title=Text(_plain(cell.label, ascii_only), style="bold"),
+        title_align="left",
+        subtitle=Text(place + _plain(KINDS[cell.kind][0], ascii_only)),
+        subtitle_align="right",
+        border_style=WRONG if cell.wrong else style,
+    )
+
+
+ASCII = {"×": "x", "·": "*", "Σ": "sum", "–": "-", "✗": "x", "²": "^2", "³": "^3", "⁻¹": "^-1", "⁻²": "^-2"}
+
+
+def _plain(text: str, ascii_only: bool) -> str:
+    text = printable(text)
+    if not ascii_only:
+        return text
+    for fine, coarse in ASCII.items():
+        text = text.replace(fine, coarse)
+    return text.encode("ascii", "backslashreplace").decode()

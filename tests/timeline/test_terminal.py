@@ -1,0 +1,72 @@
+"""`ampcheck timeline`: the same picture in a terminal, whatever it can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from ampcheck.cli import main
+
+Run = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def plain(checkout: Path) -> str:
+    return str(checkout / "fixtures" / "tour" / "plain_amp.py")
+
+
+def test_the_window_stands_beside_the_correct_order(plain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timeline", plain, "--loop", "clip_scaled_norm", "--width", "100"]) == 0
+    said = capsys.readouterr().out
+    (heads,) = [line for line in said.splitlines() if "this loop" in line]
+    assert "the correct order" in heads
+    assert "✗ AMP101" in said
+    assert "clipped at 1.0 / S" in said
+    assert "line 20, × S" in said
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_asked(width: int, plain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timeline", plain, "--width", str(width)]) == 0
+    frames = [line for line in capsys.readouterr().out.splitlines() if set(line) & set("│╭╰┃")]
+    assert frames
+    assert max(map(len, frames)) <= width
+
+
+def test_without_colour_and_characters_nothing_is_lost(plain: str, ampcheck: Run) -> None:
+    run = ampcheck("timeline", plain, "--loop", "clip_scaled_norm", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert run.returncode == 0
+    assert run.stdout.isascii()
+    assert "\x1b[" not in run.stdout
+    assert "x AMP101" in run.stdout
+    assert "gradients x S" in run.stdout
+
+
+def test_a_loop_that_is_not_there(plain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timeline", plain, "--loop", "clip_scaled_nrm"]) == 2
+    assert "no loop is called 'clip_scaled_nrm'; there are: clip_scaled_norm()" in capsys.readouterr().err
+
+
+def test_a_width_that_is_none(plain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["timeline", plain, "--width", "wide"])
+    assert stop.value.code == 2
+    assert "'wide' is no number of characters from 40" in capsys.readouterr().err
+
+
+def test_a_file_without_a_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    assert main(["timeline", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "ampcheck: no training loop found\n"
+
+
+def test_the_picture_in_the_docs_is_real(checkout: Path, ampcheck: Run) -> None:
+    text = (checkout / "docs" / "audit.md").read_text("utf-8")
+    shown = text.split("```text\n")[1].split("```")[0].splitlines()
+    run = ampcheck("timeline", "fixtures/tour/plain_amp.py", cwd=checkout, COLUMNS="80")
+    said = [line.rstrip() for line in run.stdout.splitlines()]
+    start = said.index(shown[0])
+    assert said[start : start + len(shown)] == shown
