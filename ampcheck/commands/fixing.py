@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ampcheck.commands.configured import settings_of
 from ampcheck.commands.exits import CLEAN, FOUND, CannotDoError
-from ampcheck.commands.linting import conclude, lint, settings_of
+from ampcheck.commands.linting import conclude, lint
 from ampcheck.commands.standard_input import STDIN
 from ampcheck.finding import Finding, Report
 from ampcheck.fixes import FIXABLE, Proposal, propose
