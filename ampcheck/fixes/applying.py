@@ -52,7 +52,8 @@ def apply(
     wanted = [f for f in findings if f.code in FIXABLE]
     for _ in range(MOST_ROUNDS):
         with unsaved(done.contents):
-            done.left = prove(propose(wanted, settings, on_finding))
+            done.left = propose(wanted, settings, on_finding)
+            done.left = done.left if unsafe else prove(done.left)
             chosen = [p for p in done.left if _is_applicable(p, unsafe)]
             if not chosen:
                 break

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ampcheck import registry
-from ampcheck.check import check_paths, traces_of
+from ampcheck.check import Analysed, check_paths, traces_of
 from ampcheck.events import Site, Step
 from ampcheck.finding import Finding
 from ampcheck.fixes.case import Candidate, Cannot
@@ -27,6 +27,10 @@ from ampcheck.trace import Guard, Trace
 
 __all__ = ["Accepted", "Trial", "contents", "must_be_better"]
 
+MOST_REMEMBERED = 16
+"""Analyses that are remembered; each holds the runs of a few files."""
+
+_Asked = tuple[tuple[str, ...], frozenset[tuple[str, bytes]]]
 _WORSE = {"note": 0, "warning": 1, "error": 2}
 
 
@@ -44,17 +48,24 @@ class Accepted:
     others: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an analysis of some files gives: the findings, and the runs of those files that hold a word of training."""
+
+    findings: tuple[Finding, ...]
+    traces: Mapping[str, tuple[Trace, ...]]
+
+
 @dataclass(slots=True)
 class Trial:
-    """Tries candidates; what the files are like as they stand is remembered.
+    """Tries candidates; analyses are remembered, since findings share files, and renamings their edits.
 
     Of the `settings` that the check had, those count that the analysis reads; every rule is on, possible findings too.
     """
 
     settings: Nearest
     rules: Mapping[str, Rule]
-    _findings: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
-    _traces: dict[str, tuple[Trace, ...]] = field(default_factory=dict)
+    _seen: dict[_Asked, _Seen] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Nearest | None) -> Trial:
@@ -67,39 +78,41 @@ class Trial:
 
     def accept(self, finding: Finding, candidate: Candidate) -> Accepted:
         """The candidate, if it passes; raises `Cannot` with what speaks against it."""
-        texts = contents(candidate.drafts)
         for draft in candidate.drafts.values():
             _must_compile(draft)
-        files = self._files(finding, candidate)
-        before = self._before(files)
-        with unsaved(texts):
-            after = check_paths(files, settings=self.settings).findings
-        must_be_better([finding], before, after, candidate.drafts)
+        texts = contents(candidate.drafts)
         home = _home(finding)
-        old = self._runs(home, finding)
-        with unsaved(texts):
-            new = _of_root(self._traces_of(home), finding)
+        named = dict.fromkeys((finding.site.path, home, *candidate.drafts))
+        files = tuple(path for path in named if os.path.isfile(path))
+        before, after = self._look(files, {}), self._look(files, texts)
+        must_be_better([finding], before.findings, after.findings, candidate.drafts)
+        old, new = (_of_root(seen.traces[home], finding) for seen in (before, after))
         _must_still_run(self.rules[finding.code], old, new)
         root = finding.witness.trace.root if finding.witness else ""
-        others = any(f.witness is not None and f.witness.trace.root == root for f in after)
+        others = any(f.witness is not None and f.witness.trace.root == root for f in after.findings)
         return Accepted(finding, candidate, old, new, others)
 
-    def _files(self, finding: Finding, candidate: Candidate) -> tuple[str, ...]:
-        named = (finding.site.path, _home(finding), *candidate.drafts)
-        return tuple(dict.fromkeys(path for path in named if os.path.isfile(path)))
+    def _look(self, files: tuple[str, ...], texts: Mapping[str, bytes]) -> _Seen:
+        """The files with some contents replaced."""
+        asked = files, frozenset(texts.items())
+        if asked not in self._seen:
+            if len(self._seen) >= MOST_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            with unsaved(texts):
+                self._seen[asked] = self._analysed(files)
+        return self._seen[asked]
 
-    def _before(self, files: tuple[str, ...]) -> tuple[Finding, ...]:
-        if files not in self._findings:
-            self._findings[files] = check_paths(files, settings=self.settings).findings
-        return self._findings[files]
+    def _analysed(self, files: tuple[str, ...]) -> _Seen:
+        traces: dict[str, tuple[Trace, ...]] = {}
 
-    def _runs(self, home: str, finding: Finding) -> tuple[Trace, ...]:
-        if home not in self._traces:
-            self._traces[home] = self._traces_of(home)
-        return _of_root(self._traces[home], finding)
+        def keep(analysed: Analysed) -> None:
+            traces[analysed.source.path] = analysed.traces
 
-    def _traces_of(self, home: str) -> tuple[Trace, ...]:
-        return traces_of(home, self.settings.of(home), gated=False)
+        found = check_paths(files, settings=self.settings, on_analysed=keep).findings
+        for path in files:
+            if path not in traces:  # it only calls a loop of another file
+                traces[path] = traces_of(path, self.settings.of(path), gated=False)
+        return _Seen(found, traces)
 
 
 def contents(drafts: Mapping[str, Draft]) -> dict[str, bytes]:
