@@ -67,6 +67,8 @@ def _proposal(finding: Finding, trial: Trial, modules: _Modules) -> Proposal:
                 return Proposal(replace(finding, fix=_fix(candidate)), accepted)
         except Cannot as refusal:
             reasons.append(str(refusal))
+        except Exception as error:  # a bug of ours in one fix must not cost the others
+            reasons.append(f"ampcheck failed on this fix ({type(error).__name__}); please report it")
     if not reasons:
         return Proposal(finding, reason=f"there is no fix for {finding.name}")
     return Proposal(finding, reason="; ".join(dict.fromkeys(reasons)))

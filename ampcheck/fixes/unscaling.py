@@ -21,7 +21,7 @@ _LOOKS = (ev.Clip, ev.Read, ev.Edit)
 
 def move_unscale(case: Case) -> Iterator[Candidate]:
     """`unscale_` is there, behind the clip or under another test: put it before the clip."""
-    clip, module_place = case.record, None
+    clip, found = case.record, False
     for step in _steps(case):
         here = _first_look(case, clip, step)
         place, _ = case.meet(here, step)
@@ -37,12 +37,12 @@ def move_unscale(case: Case) -> Iterator[Candidate]:
                 if outer is None or outer is statement:
                     continue
                 target = outer
-            module_place = module
+            found = True
             yield candidate(
                 f"call {module.text(call)} before the clip",
                 move(Draft.of(module), module, [statement], before=target),
             )
-    if module_place is None:
+    if not found:
         raise Cannot("there is no `unscale_` to be moved")
 
 
@@ -55,7 +55,8 @@ def insert_unscale(case: Case) -> Iterator[Candidate]:
             yield _inserted(case, frame)
         except Cannot as reason:
             reasons.append(reason)
-    raise reasons[0]
+    if reasons:
+        raise reasons[0]
 
 
 def _inserted(case: Case, frame: int) -> Candidate:

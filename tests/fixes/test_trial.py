@@ -156,3 +156,18 @@ def test_a_name_that_a_loop_gives_brings_its_loop_along(tmp_path: Path) -> None:
     assert proposal.finding.fix is not None
     (edit,) = proposal.finding.fix.edits
     assert edit.text == "        for optimizer in optimizers:\n            scaler.unscale_(optimizer)\n"
+
+
+def test_a_strategy_that_breaks_costs_no_other_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(_: Case) -> Iterator[Candidate]:
+        raise IndexError("list index out of range")
+        yield
+
+    monkeypatch.setitem(STRATEGIES, "AMP101", (broken, *STRATEGIES["AMP101"]))
+    file = tmp_path / "train.py"
+    file.write_text(CLIPPED)
+    (proposal,) = propose(check_paths([str(file)]).findings)
+    assert proposal.finding.fix is not None
+    monkeypatch.setitem(STRATEGIES, "AMP101", (broken,))
+    (proposal,) = propose(check_paths([str(file)]).findings)
+    assert proposal.reason == "ampcheck failed on this fix (IndexError); please report it"
