@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ampcheck.check import check_paths
 from ampcheck.cli import main
+from ampcheck.events import Unscale
 from ampcheck.fixes import proof, propose
 from ampcheck.fixes.applying import apply
 from ampcheck.replay import ReplayUnavailable
+from ampcheck.trace import Trace
 from tests.expectations import FIXTURES
 from tests.fixes.loops import CLIPPED, PREAMBLE
 
@@ -245,3 +248,29 @@ def test_what_the_replay_does_not_find_right_is_unsafe(
         fix.why
         == f"not proven: the replay of the mended loop still deviates: {next(iter(deviation.values()))}"
     )
+
+
+@pytest.mark.parametrize(
+    ("left", "applicability"),
+    [
+        ({"schedule": "8 steps, expected 2"}, "safe"),  # AMP503's, as before
+        (
+            {"schedule": "8 steps, expected 2", "exception": "torch raises"},
+            "unsafe",
+        ),  # what comes after is not seen
+        ({"clip-norm": "norm 8, expected 1"}, "unsafe"),  # AMP101's own
+        ({"scale": "2, expected 1"}, "unsafe"),  # nothing deviated in it before
+    ],
+)
+def test_what_other_faults_of_the_loop_may_still_do(
+    left: dict[str, str], applicability: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compare(traces: Sequence[Trace]) -> tuple[dict[str, str], ...]:
+        mended = [any(trace.of(Unscale)) for trace in traces]
+        was = {"clip-norm": "norm 8", "schedule": "8 steps", "exception": "torch raises"}
+        return tuple(left if is_mended else was for is_mended in mended)
+
+    monkeypatch.setattr(proof, "compare", compare)
+    clip, _ = proof.prove(propose(check_paths(["train.py"]).findings))
+    assert clip.finding.fix is not None
+    assert clip.finding.fix.applicability == applicability
