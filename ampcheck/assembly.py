@@ -8,7 +8,6 @@ from ampcheck import program as p
 from ampcheck.implementing import Handed
 from ampcheck.imports import spelled
 from ampcheck.library.models import ENGINE_NAMES
-from ampcheck.lowering import lower
 from ampcheck.lowering.telling import bases_of, own_attributes
 from ampcheck.program import Link
 from ampcheck.project import Project
@@ -78,7 +77,7 @@ class _Assembly:
         hooks = hooks_of(project, self.home)
         asked = {method for one in self.handed for method in one.methods}
         holders = project.holders(self.home) | asked
-        main = lower(self.source, project.outline(self.home), holders, hooks=hooks)
+        main = project.readings.lowered(self.source, project.outline(self.home), holders, hooks=hooks)
         modules = {main.path: main}
         self._follow(main, self.home, 0)
         behind = {(one.parameter, one.attribute): tuple(self._behind(one)) for one in self.handed}
@@ -108,13 +107,14 @@ class _Assembly:
         again: list[tuple[str, str]] = []  # ``except ImportError: from steps import clip``
         mentioned: set[str] = set()
         chains: set[str] = set()
-        for node in p.walk(*module.body):
+        nodes = list(p.walk(*module.body))
+        for node in nodes:
             if isinstance(node, p.Import):
                 for name, dotted in node.names:
                     bound = name if name != "*" else f"*{dotted}"
                     if imports.setdefault(bound, dotted) != dotted:
                         again.append((bound, dotted))
-        for node in p.walk(*module.body):
+        for node in nodes:
             if isinstance(node, p.Name):
                 mentioned.add(node.id)
             elif isinstance(node, p.Constant) and isinstance(node.value, str):
@@ -128,7 +128,7 @@ class _Assembly:
                 self._star(path, module.path, dotted, mentioned, distance)
             elif name in mentioned:
                 self._want(path, module.path, dotted, distance)
-        called = mentioned | {n.attr for n in p.walk(*module.body) if isinstance(n, p.Attribute)}
+        called = mentioned | {n.attr for n in nodes if isinstance(n, p.Attribute)}
         called = {name.strip("_") for name in called}
         for name, dotted in ENGINE_NAMES.items():
             if name in called and not p.Program.is_model(path):

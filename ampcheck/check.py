@@ -18,9 +18,11 @@ from ampcheck.implementing import Implementing
 from ampcheck.importers import Importers, is_test
 from ampcheck.internals import internals_of
 from ampcheck.library.torch import deprecated
+from ampcheck.memory import Memory
 from ampcheck.notebook import Cells
 from ampcheck.placing import merged, own, placed
 from ampcheck.project import Project
+from ampcheck.readings import Readings
 from ampcheck.rule import Rule
 from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
@@ -53,6 +55,7 @@ def check_paths(
     settings: Nearest | None = None,
     on_file: Callable[[str], None] | None = None,
     on_analysed: Callable[[Analysed], None] | None = None,
+    memory: Memory | None = None,
 ) -> Report:
     """Check files and the Python files under directories.
 
@@ -60,9 +63,11 @@ def check_paths(
     whatever happens to the others: one that cannot be read is finding AMP900 and a failure, one on which ampcheck
     itself breaks is AMP903; a settings file that cannot be used is a failure, and the files that it is for are left.
     `on_file` is called before each file, `on_analysed` with what was seen of each that holds a word of training.
+    With a `memory`, what has not changed since it was last used is not done again.
     """
     files = list(python_files(paths, settings))
-    sessions = _Sessions({os.path.abspath(path): path for path in files}, settings, options or Options())
+    checked_files = {os.path.abspath(path): path for path in files}
+    sessions = _Sessions(checked_files, settings, options or Options(), memory)
     findings: list[Finding] = []
     failures: list[Failure] = []
     comments: dict[str, Suppressions] = {}
@@ -104,17 +109,18 @@ def traces_of(path: str, settings: Settings | None = None, *, gated: bool = True
         return ()
     settings = settings or Settings()
     project = Project(settings.search_folders, settings.names)
-    declared, exploration = _analyse(decode(path, data), project, Implementing(project, Importers(project)))
+    implementing = Implementing(project, Importers(project))
+    declared, exploration = _analyse(decode(path, data), project, implementing, explore)
     return (*declared, *exploration.traces)
 
 
 def _analyse(
-    source: Source, project: Project, implementing: Implementing | None = None, most: int | None = None
+    source: Source, project: Project, implementing: Implementing, explored: Callable[[p.Program], Exploration]
 ) -> tuple[list[Trace], Exploration]:
     """What holds without running anything, and the runs."""
-    program = assemble(project, source, implementing.of(imports.spelled(source.path)) if implementing else ())
+    program = assemble(project, source, implementing.of(imports.spelled(source.path)))
     program.settings, program.names = _settings(source), project.names
-    found = explore(program, most)
+    found = explored(program)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
     declared = [*_declarations(program.main), *internals_of(source)]
@@ -135,8 +141,10 @@ class _Checked:
 class _Sessions:
     """The sessions of a check, one for each settings file; without settings there is one."""
 
-    def __init__(self, checked: Mapping[str, str], nearest: Nearest | None, options: Options) -> None:
-        self.checked, self.nearest, self.fallback = checked, nearest, options
+    def __init__(
+        self, checked: Mapping[str, str], nearest: Nearest | None, options: Options, memory: Memory | None
+    ) -> None:
+        self.checked, self.nearest, self.fallback, self.memory = checked, nearest, options, memory
         self._sessions: dict[Settings, _Session] = {}
 
     def options(self, path: str) -> Options:
@@ -169,7 +177,7 @@ class _Sessions:
         if settings not in self._sessions:
             asked = self.options(path)
             rules = [rule for rule in registry.load() if asked.applies(rule)]
-            self._sessions[settings] = _Session(rules, self.checked, settings)
+            self._sessions[settings] = _Session(rules, self.checked, settings, self.memory)
         return self._sessions[settings]
 
 
@@ -177,13 +185,19 @@ class _Session:
     """One check: what was read and run once serves every file that needs it."""
 
     def __init__(
-        self, rules: Sequence[Rule], checked: Mapping[str, str], settings: Settings | None = None
+        self,
+        rules: Sequence[Rule],
+        checked: Mapping[str, str],
+        settings: Settings | None = None,
+        memory: Memory | None = None,
     ) -> None:
         imports.forget()
         self.rules = rules
         self.checked = checked
         self.settings = settings or Settings()
-        self.project = Project(self.settings.search_folders, self.settings.names)
+        self.memory = memory
+        self.readings = memory.readings if memory is not None else Readings()
+        self.project = Project(self.settings.search_folders, self.settings.names, self.readings)
         self.importers = Importers(self.project)
         self.implementing = Implementing(self.project, self.importers)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
@@ -196,15 +210,20 @@ class _Session:
             data = read_bytes(path)
             if not passes_gate(data):
                 return self._untrained(path, data)
-            source = decode(path, data)
+            source = self.readings.source(path, data)
             cells = source.cells
             suppressions = suppressions_of(source)
             findings, exploration = self._findings(source)
             found = placed(findings, path, self._judged(findings))
             if is_test(path):  # of a helper, it shows nothing
                 found = [finding for finding in found if finding.site.path == path]
+            traces = list(exploration.traces)
             for importer in self.importers.of(path):
-                found += own(self._elsewhere(importer), path)
+                elsewhere, runs = self._elsewhere(importer)
+                found += own(elsewhere, path)
+                traces += runs
+            if self.memory is not None:
+                self.memory.traces[path] = traces
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
             for broken in configurations_of(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
@@ -224,7 +243,7 @@ class _Session:
         if MARK.encode() not in data:
             return _Checked()
         try:
-            source = decode(path, data)
+            source = self.readings.source(path, data)
         except Unreadable:
             return _Checked()
         return _Checked(cells=source.cells, suppressions=suppressions_of(source))
@@ -239,19 +258,24 @@ class _Session:
         files = {os.path.abspath(finding.site.path) for finding in findings} & self.checked.keys()
         return {file: self.checked[file] for file in files if passes_gate(read_bytes(file))}
 
-    def _elsewhere(self, importer: str) -> list[Finding]:
-        """What the runs of another file show; whatever is wrong with that file is said when it is checked itself."""
+    def _elsewhere(self, importer: str) -> tuple[list[Finding], list[Trace]]:
+        """What another file's runs show; whatever is wrong with that file is said when it is checked itself."""
         try:
-            return self._findings(decode(importer, read_bytes(importer)), FEWER_RUNS)[0]
+            source = self.readings.source(importer, read_bytes(importer))
+            findings, exploration = self._findings(source, FEWER_RUNS)
+            return findings, exploration.traces
         except Exception:
-            return []
+            return [], []
 
     def _findings(self, source: Source, most: int | None = None) -> tuple[list[Finding], Exploration]:
         key = imports.spelled(source.path), most
         if key not in self._found and (key[0], None) in self._found:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
-            declared, exploration = _analyse(source, self.project, self.implementing, most)
+            run = explore if self.memory is None else self.memory.explorations.explore
+            declared, exploration = _analyse(
+                source, self.project, self.implementing, lambda program: run(program, most)
+            )
             configured = precision_traces(configurations_of(source), source.path)
             traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
             self._found[key] = findings_of(traces, self.rules), exploration

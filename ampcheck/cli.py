@@ -25,6 +25,7 @@ from ampcheck.options import (
     scaffold,
     scope,
     selection,
+    serving,
     timeline,
 )
 
@@ -35,6 +36,7 @@ COMMANDS = {
     "replay": "Lint, then confirm each finding on tensors; needs torch.",
     "audit": "Write the review of a project's training loops: one page of HTML.",
     "timeline": "Draw the window of each training loop, next to the correct order.",
+    "server": "Serve an editor: the language server, on standard input and output; needs pygls.",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
     "completion": "Print the script by which a shell completes ampcheck's options.",
@@ -119,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
             choices=("auto", "cpu", "cuda"),
             help="where the tensors of a replay live (default: that of the settings, else auto)",
         )
+    serving.add(by_name["server"])
     by_name["explain"].add_argument("rule", metavar="CODE|NAME", help="the rule, by its code or name")
     completion.add(by_name["completion"], top)
     scaffold.add(by_name["new"])

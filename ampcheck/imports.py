@@ -10,6 +10,8 @@ import os
 import sys
 from functools import lru_cache
 
+from ampcheck.source import is_file
+
 __all__ = [
     "SKIPPED",
     "forget",
@@ -41,7 +43,7 @@ ELSEWHERE = frozenset(sys.stdlib_module_names - {"types", "code", "test", "profi
 
 @lru_cache(maxsize=65536)
 def _is_file(path: str) -> bool:
-    return os.path.isfile(path)
+    return is_file(path)
 
 
 @lru_cache(maxsize=65536)

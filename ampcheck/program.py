@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from ampcheck.events import Site
@@ -473,29 +474,42 @@ class Program:
         return path.startswith("<")
 
 
-def _nodes(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, (Keyword, Parameter)):
-        for part in (value.value,) if isinstance(value, Keyword) else (value.default, value.annotation):
-            if part is not None:
-                yield part
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
-
-
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-def children(node: Node) -> Iterator[Node]:
-    """The nodes directly inside a node, in source order."""
-    kind = type(node)
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of the fields that may hold nodes."""
     names = _FIELDS.get(kind)
     if names is None:
-        names = _FIELDS[kind] = tuple(f.name for f in fields(kind) if f.name != "site")
-    for name in names:
-        yield from _nodes(getattr(node, name))
+        holding = (
+            f.name
+            for f in fields(kind)
+            if any(part in str(f.type) for part in ("Expr", "Stmt", "Keyword", "Parameter"))
+        )
+        names = _FIELDS[kind] = tuple(holding)
+    return names
+
+
+def _gather(value: Any, found: list[Node]) -> None:
+    if isinstance(value, Node):
+        found.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _gather(item, found)
+    elif isinstance(value, Keyword):
+        found.append(value.value)
+    elif isinstance(value, Parameter):
+        found += [part for part in (value.default, value.annotation) if part is not None]
+
+
+def children(node: Node) -> list[Node]:
+    """The nodes directly inside a node, in source order."""
+    found: list[Node] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if value is not None:
+            _gather(value, found)
+    return found
 
 
 def walk(*roots: Node) -> Iterator[Node]:
@@ -504,7 +518,9 @@ def walk(*roots: Node) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(list(children(node))))
+        inner = children(node)
+        inner.reverse()
+        stack += inner
 
 
 def is_record(cls: ClassDef) -> bool:
@@ -527,6 +543,7 @@ def dotted(node: Node, imports: Mapping[str, str]) -> str | None:
             return None
 
 
+@lru_cache(maxsize=64)
 def imports_of(module: Module) -> dict[str, str]:
     """What the names that a module imports stand for, the first import of a name first."""
     found: dict[str, str] = {}

@@ -15,14 +15,14 @@ from ampcheck import program as p
 from ampcheck.answers import Answers
 from ampcheck.imports import may_be_local, module_file, search_folders, spelled, submodule
 from ampcheck.library.models import model_file, model_of
-from ampcheck.lowering import lower
-from ampcheck.lowering.outline import Outline, outline
+from ampcheck.lowering.outline import Outline
 from ampcheck.lowering.returning import returns_of
 from ampcheck.lowering.telling import contributes, is_mute, tells
 from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
+from ampcheck.readings import Readings
 from ampcheck.returns import UNTOLD, Returns
-from ampcheck.source import Source, Unreadable, decode, read_bytes
+from ampcheck.source import Source, Unreadable, read_bytes
 
 __all__ = ["Project"]
 
@@ -39,13 +39,14 @@ NEAR = 2
 
 @dataclass(slots=True)
 class Project:
-    """Files read so far.  One serves a whole check.
+    """Files read so far.  One serves a whole check; its `readings` may serve the next one as well.
 
     `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers.
     """
 
     roots: tuple[str, ...] = ()
     names: OwnNames = field(default_factory=OwnNames)
+    readings: Readings = field(default_factory=Readings)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)
@@ -54,7 +55,7 @@ class Project:
 
     def take(self, source: Source) -> None:
         """Know a file that somebody else has read."""
-        self._files[spelled(source.path)] = source, outline(source)
+        self._files[spelled(source.path)] = source, self.readings.outline(source)
 
     # --- files ------------------------------------------------------------------------------------------------
 
@@ -68,8 +69,8 @@ class Project:
             self._files[path] = None
             try:
                 file = model_file(path) if p.Program.is_model(path) else path
-                source = decode(path, read_bytes(file))
-                self._files[path] = source, outline(source)
+                source = self.readings.source(path, read_bytes(file))
+                self._files[path] = source, self.readings.outline(source)
             except Unreadable:
                 pass  # it has a finding of its own when it is checked itself
         return self._files[path]
@@ -83,9 +84,8 @@ class Project:
             self._modules[key] = None
             known = self._read(path)
             if known is not None and known[0].tree is not None:
-                source, facts = known
                 with suppress(Unreadable):
-                    self._modules[key] = lower(source, facts, self.holders(path), wanted, hooks)
+                    self._modules[key] = self.readings.lowered(*known, self.holders(path), wanted, hooks)
         return self._modules[key]
 
     # --- names ------------------------------------------------------------------------------------------------

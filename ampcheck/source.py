@@ -20,7 +20,17 @@ from ampcheck.events import Site
 from ampcheck.nesting import TOO_DEEP, deepest
 from ampcheck.notebook import Cells, NotANotebook, Omission, read_notebook
 
-__all__ = ["Source", "Unreadable", "decode", "exists", "hold_unsaved", "passes_gate", "read_bytes", "unsaved"]
+__all__ = [
+    "Source",
+    "Unreadable",
+    "decode",
+    "exists",
+    "hold_unsaved",
+    "is_file",
+    "passes_gate",
+    "read_bytes",
+    "unsaved",
+]
 
 # Five substring tests are four times cheaper than one regular expression with the same alternatives.
 TOKENS = (
@@ -93,6 +103,12 @@ def hold_unsaved(contents: Mapping[str, bytes]) -> None:
 def exists(path: str) -> bool:
     """Whether there is a file or folder, unsaved text included."""
     return os.path.abspath(path) in _UNSAVED.get() or os.path.exists(path)
+
+
+def is_file(path: str) -> bool:
+    """Whether there is something to read: on disk, or in what stands for it."""
+    contents = _UNSAVED.get()
+    return (bool(contents) and os.path.abspath(path) in contents) or os.path.isfile(path)
 
 
 def read_bytes(path: str) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ampcheck.running.naming import names_optimizer
-from ampcheck.source import Unreadable, decode, read_bytes
+from ampcheck.source import Unreadable, decode, is_file, read_bytes
 from ampcheck.syntax import called
 
 __all__ = ["Elsewhere"]
@@ -68,7 +68,7 @@ class Elsewhere:
     def _module(self, file: str) -> ast.Module | None:
         if file not in self.modules:
             self.modules[file] = None
-            if os.path.isfile(file):
+            if is_file(file):
                 with suppress(Unreadable):
                     self.modules[file] = decode(file, read_bytes(file)).tree
         return self.modules[file]

@@ -29,9 +29,10 @@ def keeps_scaler(tree: ast.Module, scalers: Collection[str]) -> bool:
         name = last_name(node) if not isinstance(node, ast.Call) else ""
         return bool(name) and (name in names or names_scaler(name))
 
-    returned = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Return) and n.value is not None}
-    bound = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Assign)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    returned = {id(n.value) for n in nodes if isinstance(n, ast.Return) and n.value is not None}
+    bound = {id(n.value) for n in nodes if isinstance(n, ast.Assign)}
+    for node in nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in STATE:
                 if is_scaler(owner) or last_name(owner) == "amp":

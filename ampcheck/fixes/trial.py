@@ -22,7 +22,7 @@ from ampcheck.fixes.files import written
 from ampcheck.imports import spelled
 from ampcheck.rule import Rule
 from ampcheck.settings import Nearest
-from ampcheck.source import read_bytes, unsaved
+from ampcheck.source import is_file, read_bytes, unsaved
 from ampcheck.trace import Guard, Trace
 
 __all__ = ["Accepted", "Trial", "contents", "must_be_better"]
@@ -83,7 +83,7 @@ class Trial:
         texts = contents(candidate.drafts)
         home = _home(finding)
         named = dict.fromkeys((finding.site.path, home, *candidate.drafts))
-        files = tuple(path for path in named if os.path.isfile(path))
+        files = tuple(path for path in named if is_file(path))
         before, after = self._look(files, {}), self._look(files, texts)
         must_be_better([finding], before.findings, after.findings, candidate.drafts)
         old, new = (_of_root(seen.traces[home], finding) for seen in (before, after))
@@ -134,7 +134,7 @@ def _home(finding: Finding) -> str:
         return finding.site.path
     record = witness.trace.records[witness.record]
     sites = (*record.calls, record.event.site)
-    return next((site.path for site in sites if os.path.isfile(site.path)), finding.site.path)
+    return next((site.path for site in sites if is_file(site.path)), finding.site.path)
 
 
 def _of_root(traces: Iterable[Trace], finding: Finding) -> tuple[Trace, ...]:

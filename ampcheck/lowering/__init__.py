@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
 
 from ampcheck import program as p
 from ampcheck.lowering.names import EVENT_NAMES
 from ampcheck.lowering.outline import Outline, outline
+from ampcheck.lowering.segments import Segments
 from ampcheck.lowering.select import Segment, select
 from ampcheck.lowering.slicing import slice_module
-from ampcheck.lowering.statements import Statements
 from ampcheck.lowering.telling import contributes, own_attributes
 from ampcheck.source import Source, Unreadable
 
 __all__ = ["lower"]
-
-EMPTY_CONTINUATION = re.compile(r"\\(?=\n[ \t]*(?:\n|\Z))")
 
 
 def lower(
@@ -27,24 +22,27 @@ def lower(
     holders: frozenset[str] = frozenset(),
     wanted: frozenset[str] | None = None,
     hooks: frozenset[str] = frozenset(),
+    segments: Segments | None = None,
 ) -> p.Module:
     """The sliced core program of a file; raises Unreadable where libcst cannot parse it either.
 
     `facts` is its outline where somebody has it already; `holders` are imported names whose definitions hold
     events; with `wanted`, only these definitions are read, and what they refer to.  `hooks` are attributes by which
-    classes of several files work together: what is bound to them matters.
+    classes of several files work together: what is bound to them matters.  `segments` may be
+    somebody's who remembers.
     """
+    segments = segments or Segments()
     body: list[p.Stmt] = []
     try:
         if p.Program.is_model(source.path):  # abridged already: all of it matters
-            return p.Module(source.path, tuple(_lower_segment(source, Segment(1, source.text))), source.lines)
+            return p.Module(source.path, tuple(segments.read(source, Segment(1, source.text))), source.lines)
         facts = facts or outline(source)
         holders |= _renamed(facts)
         for segment in select(source, facts, holders, wanted):
-            body += _lower_segment(source, segment)
+            body += segments.read(source, segment)
         module = p.Module(source.path, tuple(body), source.lines)
         asked = wanted | _constants(facts, wanted) if wanted is not None else frozenset()
-        return slice_module(module, holders, hooks | asked)
+        return slice_module(module, holders, hooks | asked, segments.facts())
     except RecursionError:
         raise Unreadable("nested too deeply to be analysed: split its longest chain or expression") from None
     except (SyntaxError, ValueError, cst.CSTValidationError) as error:
@@ -62,30 +60,3 @@ def _constants(facts: Outline, wanted: frozenset[str]) -> frozenset[str]:
     """What classes without methods hold, which are asked for: ``Config.accumulation`` is read in another file."""
     classes = [piece for piece in facts.reachable(wanted) if piece.is_class and contributes(piece)]
     return frozenset().union(*map(own_attributes, classes))
-
-
-def _parsed(text: str) -> cst.Module:
-    try:
-        return cst.parse_module(text)
-    except cst.ParserSyntaxError:
-        # Python lets an empty line end a continued one, libcst does not.
-        mended = EMPTY_CONTINUATION.sub(" ", text)
-        if mended == text:
-            raise
-        return cst.parse_module(mended)
-
-
-def _lower_segment(source: Source, segment: Segment) -> list[p.Stmt]:
-    try:
-        module = _parsed(segment.text)
-    except cst.ParserSyntaxError as error:
-        # Python's own message is the better one: libcst lists every token that it could have gone on with.
-        line = error.raw_line + segment.line - 1
-        raise source.refusal or Unreadable(
-            f"not Python: {source.where(line)}: invalid syntax", line
-        ) from None
-    # The tree was just parsed and belongs to nobody else: the wrapper's deep copy would double the cost.  Its
-    # `resolve` would also walk the tree once more for the visitors that this provider does not have.
-    positions = PositionProvider()._gen(MetadataWrapper(module, unsafe_skip_copy=True))
-    lowering = Statements(source.path, positions, segment.line - 1)
-    return list(lowering.block(module.body))

@@ -7,14 +7,15 @@ Names decide, without regard to scope or flow.  The outline is what `ampcheck.lo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
 
 from ampcheck.lowering.piece import Piece
 from ampcheck.lowering.telling import is_mute
 from ampcheck.source import Source
 
-__all__ = ["Outline", "outline"]
+__all__ = ["Glance", "Outline", "glance", "outline"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,41 +50,46 @@ class Outline:
         return [self.pieces[index] for index in sorted(picked)]
 
 
-def outline(source: Source) -> Outline:
-    """The outline of a file; empty where only libcst can read it."""
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a top-level statement tells by itself, see `Piece`; `imports` and `stars` with how deep inside they are."""
+
+    bound: frozenset[str]
+    used: frozenset[str]
+    steps: bool
+    imported: frozenset[str]
+    imports: tuple[tuple[int, str, str], ...]
+    stars: tuple[tuple[int, str], ...]
+
+
+def outline(source: Source, look: Callable[[ast.stmt], Glance] | None = None) -> Outline:
+    """The outline of a file; empty where only libcst can read it.  `look` stands in for `glance`."""
     if source.tree is None:
         return Outline()
-    pieces = tuple(map(_piece, source.tree.body))
+    glances = [(statement, (look or glance)(statement)) for statement in source.tree.body]
+    # The outermost first: an import in a function does not hide one of the module.
+    found = sorted((one for _, seen in glances for one in seen.imports), key=itemgetter(0))
     imports: dict[str, str] = {}
-    stars: list[str] = []
-    for node in ast.walk(source.tree):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    top = alias.name.split(".")[0]
-                    imports.setdefault(alias.asname or top, alias.name if alias.asname else top)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                prefix = "." * level + (module or "")
-                joined = prefix if prefix.endswith(".") or not prefix else f"{prefix}."
-                for alias in names:
-                    if alias.name == "*":
-                        stars.append(prefix)
-                    else:
-                        imports.setdefault(alias.asname or alias.name, joined + alias.name)
+    for _, bound, dotted in found:
+        imports.setdefault(bound, dotted)
+    stars = sorted((star for _, seen in glances for star in seen.stars), key=itemgetter(0))
     # What goes by another name here (``DistributedDataParallel as DDP``) is mentioned by its own name too.
     origins = {name: dotted.rsplit(".", 1)[-1] for name, dotted in imports.items()}
-    pieces = tuple(
-        replace(piece, used=piece.used | {origins[name] for name in piece.used if name in origins})
-        for piece in pieces
-    )
+    renamed = {name for name, origin in origins.items() if name != origin}
+    pieces: list[Piece] = []
+    for statement, seen in glances:
+        others = {origins[name] for name in seen.used & renamed}
+        used = seen.used | others if others else seen.used
+        pieces.append(Piece(statement, seen.bound, used, seen.steps, seen.imported))
     exports: dict[str, Piece] = {}
     for piece in pieces:
         if not piece.is_import:
             exports.update(dict.fromkeys(piece.bound, piece))
-    return Outline(pieces, imports, tuple(stars), exports)
+    return Outline(tuple(pieces), imports, tuple(prefix for _, prefix in stars), exports)
 
 
-def _piece(statement: ast.stmt) -> Piece:
+def glance(statement: ast.stmt) -> Glance:
+    """What a top-level statement tells by itself."""
     bound: set[str] = set()
     used: set[str] = set()
     imported: set[str] = set()
@@ -112,7 +118,36 @@ def _piece(statement: ast.stmt) -> Piece:
                 if isinstance(inner, (ast.Import, ast.ImportFrom))
                 for alias in inner.names
             }
-    return Piece(statement, frozenset(bound), frozenset(used), steps, frozenset(imported))
+    imports, stars = _imports(statement)
+    return Glance(frozenset(bound), frozenset(used), steps, frozenset(imported), imports, stars)
+
+
+def _imports(statement: ast.stmt) -> tuple[tuple[tuple[int, str, str], ...], tuple[tuple[int, str], ...]]:
+    """The names that imports bind, and the modules of star imports, each with its depth, outermost first."""
+    imports: list[tuple[int, str, str]] = []
+    stars: list[tuple[int, str]] = []
+    level: list[ast.AST] = [statement]
+    depth = 0
+    while level:
+        for node in level:
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        top = alias.name.split(".")[0]
+                        imports.append((depth, alias.asname or top, alias.name if alias.asname else top))
+                case ast.ImportFrom(module=module, names=names, level=dots):
+                    prefix = "." * dots + (module or "")
+                    joined = prefix if prefix.endswith(".") or not prefix else f"{prefix}."
+                    for alias in names:
+                        if alias.name == "*":
+                            stars.append((depth, prefix))
+                        else:
+                            imports.append((depth, alias.asname or alias.name, joined + alias.name))
+        level = [
+            child for node in level if not isinstance(node, ast.expr) for child in ast.iter_child_nodes(node)
+        ]
+        depth += 1
+    return tuple(imports), tuple(stars)
 
 
 def _walk(statement: ast.stmt) -> Iterator[ast.AST]:

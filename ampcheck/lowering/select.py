@@ -16,7 +16,7 @@ from ampcheck.lowering.outline import Outline
 from ampcheck.lowering.piece import Piece
 from ampcheck.source import Source
 
-__all__ = ["Segment", "select"]
+__all__ = ["Segment", "select", "span"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,19 @@ def select(
         yield Segment(first, "\n".join(lines[first - 1 : last]) + "\n")
 
 
-def _span(statement: ast.stmt) -> tuple[int, int]:
+def span(statement: ast.stmt) -> tuple[int, int]:
+    """The first and the last line of a statement, its decorators included."""
     decorators = getattr(statement, "decorator_list", [])
     first = min([statement.lineno, *(d.lineno for d in decorators)])
     return first, statement.end_lineno or first
 
 
 def _merge(pieces: list[Piece]) -> Iterator[tuple[int, int]]:
-    """Line ranges of the statements; those that share or touch a line are read as one."""
+    """Line ranges of the statements; those that share a line are read as one."""
     current: tuple[int, int] | None = None
     for piece in pieces:
-        first, last = _span(piece.statement)
-        if current is not None and first <= current[1] + 1:
+        first, last = span(piece.statement)
+        if current is not None and first <= current[1]:
             current = (current[0], max(current[1], last))
         else:
             if current is not None:

@@ -8,12 +8,13 @@ with nothing left in it is gone, so that it can never fork a run.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
+from ampcheck.kept import Kept
 from ampcheck.lowering.names import EVENT_NAMES, is_scaler_state, plain
 
-__all__ = ["slice_module"]
+__all__ = ["Facts", "slice_module"]
 
 JUMPS = (p.Break, p.Continue, p.Return, p.Raise, p.Import, p.Assert)
 REPORTERS = frozenset({"print", "logger", "logging", "log", "wandb", "writer", "tqdm", "warnings"})
@@ -50,10 +51,61 @@ def _bound(target: p.Node) -> set[str]:
             return set()
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """The names that a statement binds, those that its own expressions mention, and whether one of these yields."""
+
+    bound: frozenset[str]
+    used: frozenset[str]
+    yields: bool
+
+
+@dataclass(slots=True)
+class Facts:
+    """What single statements tell, whatever matters: looked for once, however often they are asked."""
+
+    _own: Kept[p.Stmt, Fact] = field(default_factory=Kept)
+    _returned: Kept[p.Stmt, list[set[str]]] = field(default_factory=Kept)
+
+    def of(self, statement: p.Stmt) -> Fact:
+        """What a statement itself tells, without those inside it."""
+        return self._own.get(statement, lambda: _fact(statement))
+
+    def returned(self, function: p.FunctionDef) -> list[set[str]]:
+        """The names in what a function returns, at each of its returns."""
+
+        def look() -> list[set[str]]:
+            returns = (s for s in p.walk(*function.body) if isinstance(s, p.Return))
+            return [_mentioned([s.value]) for s in returns if s.value is not None]
+
+        return self._returned.get(function, look)
+
+    def forget_unused(self) -> None:
+        """Forget what nobody asked for since the last call."""
+        self._own.forget_unused()
+        self._returned.forget_unused()
+
+
+def _fact(statement: p.Stmt) -> Fact:
+    bound: set[str] = set()
+    heads = _heads(statement) if isinstance(statement, NESTING) else (statement,)
+    for target in _targets(statement):
+        bound |= _bound(target)
+    yields = False
+    for node in p.walk(*heads):
+        if isinstance(node, p.NamedExpr):
+            bound |= _bound(node.target)
+        yields = yields or isinstance(node, p.Yield)
+    return Fact(frozenset(bound), frozenset(_mentioned(heads)), yields)
+
+
 class _Slice:
     """The set of names that matter, grown until nothing changes."""
 
-    def __init__(self, body: tuple[p.Stmt, ...], holders: frozenset[str], wanted: frozenset[str]) -> None:
+    def __init__(
+        self, body: tuple[p.Stmt, ...], holders: frozenset[str], wanted: frozenset[str], facts: Facts
+    ) -> None:
+        self._facts = facts
         self.names = set(EVENT_NAMES) | {plain(name) for name in wanted | holders}
         self.holders: set[str] = set(holders)
         self._holds = True
@@ -64,8 +116,6 @@ class _Slice:
             for f in p.walk(*body)
             if isinstance(f, p.FunctionDef)
         }
-        self._facts: dict[p.Stmt, tuple[set[str], set[str]]] = {}
-        self._yielding: set[p.Stmt] = set()
         size = -1
         while len(self.names) + len(self.holders) + len(self.gradients) != size:
             size = len(self.names) + len(self.holders) + len(self.gradients)
@@ -93,11 +143,12 @@ class _Slice:
                 return False
             case p.Import():
                 return False
-        bound, used = self._fact(statement)
+        fact = self._facts.of(statement)
+        bound, used = fact.bound, fact.used
         self._follow_gradients(statement, bound, used)
         inside = [self._block(block) for block in _blocks(statement)]
         matters = any(inside) or bool(bound & self.names or used & EVENT_NAMES or used & self.holders)
-        if isinstance(statement, p.ExprStmt) and statement in self._yielding:
+        if isinstance(statement, p.ExprStmt) and fact.yields:
             matters = self._holds
         elif isinstance(statement, p.ExprStmt):
             reports = _only_reports(statement.value, self.holders, self.gradients)
@@ -111,7 +162,7 @@ class _Slice:
             self.names |= bound  # ``clip = torch.nn.utils.clip_grad_norm_`` is called by another name
         return matters
 
-    def _follow_gradients(self, statement: p.Stmt, bound: set[str], used: set[str]) -> None:
+    def _follow_gradients(self, statement: p.Stmt, bound: frozenset[str], used: frozenset[str]) -> None:
         """What is bound to gradients matters, and so do the parameters of functions that are given them."""
         if not (used & self.gradients or _measures(statement, used)):
             return
@@ -126,28 +177,10 @@ class _Slice:
 
     def _returns_gradients(self, function: p.FunctionDef) -> bool:
         """Whether a function gives out something that it took from gradients: their norm, most of the time."""
-        returns = [s for s in p.walk(*function.body) if isinstance(s, p.Return)]
-        return any(s.value is not None and _mentioned([s.value]) & self.gradients for s in returns)
-
-    def _fact(self, statement: p.Stmt) -> tuple[set[str], set[str]]:
-        """The names a statement binds, and those its own expressions mention."""
-        known = self._facts.get(statement)
-        if known is not None:
-            return known
-        bound: set[str] = set()
-        heads = _heads(statement) if isinstance(statement, NESTING) else (statement,)
-        for target in _targets(statement):
-            bound |= _bound(target)
-        for node in p.walk(*heads):
-            if isinstance(node, p.NamedExpr):
-                bound |= _bound(node.target)
-            elif isinstance(node, p.Yield):
-                self._yielding.add(statement)
-        self._facts[statement] = bound, _mentioned(heads)
-        return self._facts[statement]
+        return any(names & self.gradients for names in self._facts.returned(function))
 
 
-def _measures(statement: p.Stmt, used: set[str]) -> bool:
+def _measures(statement: p.Stmt, used: frozenset[str]) -> bool:
     """Whether a statement takes the gradients' norm with a clip that bounds nothing."""
     if not used & {"clip_grad_norm_", "get_total_norm"} or isinstance(statement, NESTING):
         return False
@@ -196,13 +229,16 @@ def _blocks(statement: p.Stmt) -> tuple[tuple[p.Stmt, ...], ...]:
 
 
 def slice_module(
-    module: p.Module, holders: frozenset[str] = frozenset(), wanted: frozenset[str] = frozenset()
+    module: p.Module,
+    holders: frozenset[str] = frozenset(),
+    wanted: frozenset[str] = frozenset(),
+    facts: Facts | None = None,
 ) -> p.Module:
     """The module without the statements that no event depends on.
 
     `holders` are imported functions that hold events; `wanted` are names that other modules ask for.
     """
-    found = _Slice(module.body, holders, wanted)
+    found = _Slice(module.body, holders, wanted, facts or Facts())
     return replace(module, body=_kept(module.body, found))
 
 

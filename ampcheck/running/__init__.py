@@ -19,6 +19,7 @@ gradients from outside that test, so ``args.accum`` is a window length, run as 3
 and the test is computed: the step comes with the micro-batches 2, 5, 9, 12, and no choice is left.
 """
 
+from ampcheck.running.again import Explorations
 from ampcheck.running.exploring import Exploration, explore
 
-__all__ = ["Exploration", "explore"]
+__all__ = ["Exploration", "Explorations", "explore"]

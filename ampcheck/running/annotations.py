@@ -89,14 +89,20 @@ def _named(machine: Machine, annotation: p.Expr | None) -> v.Value | None:
 
 
 def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
-    """An object of a library model's class that was built elsewhere, with arguments that nobody knows."""
+    """An object of a library model's class that was built elsewhere, with arguments that nobody knows.
+
+    Those that the class lists in ``__usual__`` are taken as they are by default: hardly anybody sets them.
+    """
     instance = v.Instance(cls, name)
-    init = cls.members.get("__init__")
+    init, usual = cls.members.get("__init__"), cls.members.get("__usual__")
+    left = (
+        [name.value for name in usual.items if isinstance(name, v.Const)] if isinstance(usual, v.Seq) else []
+    )
     if isinstance(init, v.Function) and isinstance(init.node, p.FunctionDef):
         unknown: dict[str, v.Value] = {
             parameter.name: v.Unknown(f"{name}.{parameter.name}")
             for parameter in init.node.parameters[1:]
-            if not parameter.star and not _is_none(parameter.default)
+            if not parameter.star and not _is_none(parameter.default) and parameter.name not in left
         }
         hint, machine.hint = machine.hint, name
         machine.call(v.Bound(init, instance), [], unknown, p.Opaque(cls.node.site))

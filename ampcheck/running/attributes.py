@@ -29,6 +29,9 @@ AS_MODULE = frozenset(
 
 def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
     """``value.name``."""
+    if type(value) is v.Unknown and value.role is None:  # most of all values
+        engine = engine_by_name(machine, value, name)
+        return _of_unknown(value, name) if engine is None else attribute(machine, engine, name)
     match value:
         case v.Lib(name=dotted):
             return imported(machine, "", f"{dotted}.{name}")
@@ -71,9 +74,6 @@ def attribute(machine: Machine, value: v.Value, name: str) -> v.Value:
             return v.Method(value, name)
         case v.Unknown(role=role) if role is not None:
             return attribute(machine, role, name)
-        case v.Unknown():
-            engine = engine_by_name(machine, value, name)
-            return _of_unknown(value, name) if engine is None else attribute(machine, engine, name)
         case v.Method(receiver=v.Model() as model, name=part):
             return attribute(machine, _submodel(model, part), name)  # ``model.head.parameters()``
         case v.Foreign(text=text):

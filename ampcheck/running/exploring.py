@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ampcheck import program as p
@@ -54,8 +54,10 @@ class Exploration:
     truncations: list[Truncation] = field(default_factory=list)
 
 
-def explore(program: p.Program, most: int | None = None) -> Exploration:
-    """Run every root of a program, each at most so many times."""
+def explore(
+    program: p.Program, most: int | None = None, pulse: Callable[[], None] | None = None
+) -> Exploration:
+    """Run every root of a program, each at most so many times; `pulse` is called before each run, and may raise."""
     layout = lay_out(program)
     result = Exploration()
     entered: set[p.Node] = set()
@@ -69,7 +71,7 @@ def explore(program: p.Program, most: int | None = None) -> Exploration:
             continue  # another way in: what it leads to was run
         if _is_driven(root) and root.cls is not None and not entered.isdisjoint(root.cls.body):
             continue  # a trainer that can be seen has run the class already, with its own settings
-        entered |= _Exploring(program, layout, root, result, most or MAX_RUNS).run()
+        entered |= _Exploring(program, layout, root, result, most or MAX_RUNS, pulse).run()
     if program.missing:
         nowhere = Site(program.main.path, 1, 1, 1, 1)
         result.truncations.append(Truncation("its imports", nowhere, program.missing))
@@ -123,9 +125,16 @@ class _Exploring:
     """One root's exploration."""
 
     def __init__(
-        self, program: p.Program, layout: Layout, root: Root, result: Exploration, most: int
+        self,
+        program: p.Program,
+        layout: Layout,
+        root: Root,
+        result: Exploration,
+        most: int,
+        pulse: Callable[[], None] | None,
     ) -> None:
         self.most = most
+        self.pulse = pulse
         self.work = 0
         self.program = program
         self.layout = layout
@@ -219,6 +228,8 @@ class _Exploring:
                     pending.append(replace(plan, deviation=deviation))
 
     def _one(self, choices: Choices, setting: Setting) -> Trace | None:
+        if self.pulse is not None:
+            self.pulse()
         machine = Interpreter(self.program, self.layout, choices, setting)
         try:
             start(machine, self.root)

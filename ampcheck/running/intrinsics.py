@@ -22,8 +22,9 @@ doubtful(text)
     rests on how it comes out.
 quantity(name)
     a number that is none of the known factors and no window's length; what is divided by it is normalised by it.
-unseen_optimizers(list)
-    the optimizers that hold gradients and are not in the list: who clips with an engine has prepared them somewhere.
+every_optimizer(list)
+    the optimizers of the list, each once, and those that hold gradients and are not in it: who clips with an engine has
+    prepared them somewhere.
 unknown_loader(text)
     something that yields an epoch's batches.
 at_last_batch()
@@ -207,11 +208,15 @@ def _unknown(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
     return v.Unknown(_literal(given.args[0]))
 
 
-def _unseen_optimizers(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
-    known = set(_ids(given.args))
+def _every_optimizer(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
+    listed = given.args[0].items if isinstance(given.args[0], v.Seq) else []
+    known: dict[str, v.Value] = {}
+    for one in listed:
+        role = role_of(one)
+        known.setdefault(role.id if isinstance(role, v.Optimizer) else text_of(role), one)
     holding = {o.id for o in machine.optimizers() if machine.state.buffer(o.id).contributions}
-    unseen = [o for o in machine.optimizers() if o.id in holding - known]
-    return v.Seq("list", [v.Optimizer(o.id, None, o.known) for o in unseen])
+    unseen = [o for o in machine.optimizers() if o.id in holding - known.keys()]
+    return v.Seq("list", [*known.values(), *(v.Optimizer(o.id, None, o.known) for o in unseen)])
 
 
 def _configured(machine: Machine, given: Arguments, node: p.Expr) -> v.Value:
@@ -257,7 +262,7 @@ INTRINSICS: dict[str, Callable[[Machine, Arguments, p.Expr], v.Value]] = {
     "own": _own,
     "unknown": _unknown,
     "configured": _configured,
-    "unseen_optimizers": _unseen_optimizers,
+    "every_optimizer": _every_optimizer,
     "doubtful": _doubtful,
     "quantity": _quantity,
     "unknown_loader": _unknown_loader,

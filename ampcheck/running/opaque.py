@@ -73,6 +73,7 @@ def call_unseen(
 ) -> v.Value:
     """A call that cannot be seen into, or need not (`harmless`: it is known to leave gradients alone)."""
     last = name.rsplit(".", 1)[-1]
+    every = given.all
     if isinstance(callee, v.Unknown) and "reduction" in callee.attributes:
         averaged = replace(
             flow_through(machine, given), reduction=reduction_of(callee.attributes["reduction"])
@@ -83,14 +84,14 @@ def call_unseen(
         return v.Unknown(f"{name}(...)", True, averaged)
     if last in ("all_reduce", "broadcast") and given.args and isinstance(given.args[0], v.Unknown):
         _agreed(machine, given.args[0], last)
-    gradients = [a for a in given.all if isinstance(a, v.Gradient)]
+    gradients = [a for a in every if isinstance(a, v.Gradient)]
     if gradients:
         return known.of_gradient(machine, last, gradients[0], given, node)
-    if any(_holds_gradients(a) for a in given.all) or isinstance(callee, v.GradientNorm):
+    if any(_holds_gradients(a) for a in every) or isinstance(callee, v.GradientNorm):
         if last in ("isfinite", "isnan", "isinf"):
             return v.Atom(f"{last} of the gradients' norm", True, last == "isfinite", finite=True)
-        return norms.passed_on(machine, last, [*given.all, callee], node)
-    derived = derivatives.passed_on(machine, last, given.all)
+        return norms.passed_on(machine, last, [*every, callee], node)
+    derived = derivatives.passed_on(machine, last, every)
     if derived is not None:
         return derived
     built = _constructed(machine, last, given, node)
@@ -100,9 +101,9 @@ def call_unseen(
         parameters = roles.parameters_of(machine, given.args[0])
         if parameters is not None:
             return emitting.clip(machine, "norm", parameters, None, node)
-    emitting.may_freeze(machine, given.all, last, node)
+    emitting.may_freeze(machine, every, last, node)
     if not harmless and not _is_harmless(last):
-        emitting.escape(machine, [*given.all, *_held(callee, given)], last, node)
+        emitting.escape(machine, [*every, *_held(callee, given)], last, node)
     text = machine.text(node)
     arguments = ", ".join(
         [text_of(a) for a in given.args] + [f"{k}={text_of(a)}" for k, a in given.keywords.items()]
@@ -111,15 +112,15 @@ def call_unseen(
     receiver_flow = flow_of(callee.receiver) if isinstance(callee, v.Method) else flow_of(callee)
     if receiver_flow is None and isinstance(callee, v.Unknown):
         receiver_flow = callee.flow
-    shaped = [] if last in SHAPED else map(flow_of, given.all)
+    shaped = [] if last in SHAPED else map(flow_of, every)
     flows = [f for f in [receiver_flow, *shaped] if f is not None]
     if last in ABOUT_OBJECTS:
         return v.Unknown(
             spelled if len(spelled) < 80 else text,
-            any(isinstance(a, v.Unknown) and a.varying for a in given.all),
+            any(isinstance(a, v.Unknown) and a.varying for a in every),
         )
-    has_model = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Model) for a in given.all)
-    varying = any(is_varying(a) for a in given.all) or is_varying(callee) or bool(flows)
+    has_model = any(isinstance(a.role if isinstance(a, v.Unknown) else a, v.Model) for a in every)
+    varying = any(is_varying(a) for a in every) or is_varying(callee) or bool(flows)
     if (isinstance(callee, v.Lib) and callee.name.split(".")[0] in ("random", "time")) or last in (
         "rand",
         "randint",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ampcheck import program as p
 from ampcheck.running import values as v
@@ -23,8 +24,13 @@ def picks_parameters(machine: Machine, test: p.Expr) -> bool:
     if not isinstance(loop, p.For):
         return False
     targets = {n.id for n in p.walk(loop.target) if isinstance(n, p.Name)}
-    asked = targets & set(_asked(test))
+    asked = targets & _asked_names(test)
     return bool(asked) and any(_is_parameter(machine.frame.names.get(name)) for name in targets)
+
+
+@lru_cache(maxsize=4096)
+def _asked_names(test: p.Expr) -> frozenset[str]:
+    return frozenset(_asked(test))
 
 
 def _asked(node: p.Node) -> Iterator[str]:

@@ -78,7 +78,7 @@ def _decide(
     if machine.trial is not None and (atom.varying or atom.text not in machine.choices.invariant):
         raise MustFork
     # Norms that are taken at two places are two numbers.
-    key = f"{atom.text} ({site.line}:{site.column})" if "the gradients" in atom.text else ""
+    key = f"{atom.text} ({site.path}:{site.line}:{site.column})" if "the gradients" in atom.text else ""
     holds = machine.choices.decide(atom, max(machine.tick, 0), setting.length, key)
     boundary = bool(atom.modulus) and atom.modulus in setting.windows
     guard = Guard(atom.text, holds, site, atom.varying, boundary, atom.finite, atom.skip, atom.doubtful)

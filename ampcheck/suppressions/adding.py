@@ -22,12 +22,15 @@ from ampcheck.suppressions.applying import NOT_TO_BE_KNOWN, suppressions_of
 from ampcheck.suppressions.comments import MARK, OURS, SAID
 from ampcheck.suppressions.statements import Statements, statements_of
 
-__all__ = ["Added", "add_comments"]
+__all__ = ["Added", "Refused", "add_comments", "commented", "edits_for"]
 
 ENDS = re.compile(r"(\r\n|\r|\n)")
 
 Place = tuple[int, int]
 """A cell (0 in a file that is no notebook) and a line within it, both from 1."""
+
+Edits = Mapping[Place, Callable[[str], str]]
+"""What becomes of a line's text, by its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +52,34 @@ def add_comments(findings: Iterable[Finding]) -> Added:
     for path, here in sorted(by_path.items()):
         try:
             data = read_bytes(path)
-            replace_file(path, _commented(path, data, here))
+            replace_file(path, commented(path, data, here))
             silenced += here
-        except (Unreadable, _Refused) as error:
+        except (Unreadable, Refused) as error:
             failures.append(Failure(path, f"no comment was added: {error}"))
         except OSError as error:
             failures.append(Failure(path, f"cannot be written: {error.strerror or error}"))
     return Added(tuple(silenced), tuple(failures))
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A file cannot be changed without changing more than its comments."""
 
 
-def _commented(path: str, data: bytes, findings: Sequence[Finding]) -> bytes:
-    """The file's bytes with a comment for each finding."""
+def commented(path: str, data: bytes, findings: Sequence[Finding]) -> bytes:
+    """A file's bytes with a comment for each finding; raises `Refused` or Unreadable."""
     source = decode(path, data)
+    new = _rewritten(path, data, edits_for(source, findings))
+    after = decode(path, new)
+    if not _is_same_program(source, after):
+        raise Refused("there is no place for it; silence the finding by hand")
+    read = suppressions_of(after)
+    if read is None or len(read.sift(findings, frozenset()).silenced) < len(findings):
+        raise Refused("a comment would not be read there; silence the finding by hand")
+    return new
+
+
+def edits_for(source: Source, findings: Iterable[Finding]) -> Edits:
+    """What becomes of which lines so that each finding has its comment."""
     statements = statements_of(source.text)
     rules: dict[int, list[str]] = defaultdict(list)
     for finding in findings:
@@ -72,18 +87,11 @@ def _commented(path: str, data: bytes, findings: Sequence[Finding]) -> bytes:
         if finding.name not in rules[line]:
             rules[line].append(finding.name)
     comments = {c.line: c.text for c in statements.comments}
-    edits = {
-        _place(source, line): lambda text, line=line: _with(text, comments.get(line, ""), rules[line])
-        for line in rules
-    }
-    new = _rewritten(path, data, edits)
-    after = decode(path, new)
-    if not _is_same_program(source, after):
-        raise _Refused("there is no place for it; silence the finding by hand")
-    read = suppressions_of(after)
-    if read is None or len(read.sift(findings, frozenset()).silenced) < len(findings):
-        raise _Refused("a comment would not be read there; silence the finding by hand")
-    return new
+
+    def edit(line: int) -> Callable[[str], str]:
+        return lambda text: _with(text, comments.get(line, ""), rules[line])
+
+    return {_place(source, line): edit(line) for line in rules}
 
 
 def _line_for(finding: Finding, statements: Statements) -> int:
@@ -110,16 +118,13 @@ def _place(source: Source, line: int) -> Place:
     return at.cell, at.number
 
 
-Edits = Mapping[Place, Callable[[str], str]]
-
-
 def _rewritten(path: str, data: bytes, edits: Edits) -> bytes:
     if path.endswith(NOTEBOOK):
         return with_sources(data, lambda cell, text: _changed(text, cell, edits))
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     text = data.decode(encoding)
     if text.encode(encoding) != data:
-        raise _Refused(f"its {encoding} is not written as it was read; save it as UTF-8")
+        raise Refused(f"its {encoding} is not written as it was read; save it as UTF-8")
     return _changed(text, 0, edits).encode(encoding)
 
 

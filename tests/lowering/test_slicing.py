@@ -198,9 +198,11 @@ def test_what_calls_a_picked_function_is_picked() -> None:
     assert "".join(text for _, text in picked(text)).count("def ") == 3
 
 
-def test_statements_that_touch_are_read_as_one() -> None:
+def test_statements_that_share_a_line_are_read_as_one() -> None:
     assert picked("import a\nimport b\nx = 1; x.backward()\n") == [
-        (1, "import a\nimport b\nx = 1; x.backward()")
+        (1, "import a"),
+        (2, "import b"),
+        (3, "x = 1; x.backward()"),
     ]
 
 

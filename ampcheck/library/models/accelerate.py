@@ -19,7 +19,7 @@ Engine calls: ("accelerate", "accumulate") with the accelerator's scaler, ("acce
 
 import torch
 
-from ampcheck.models import at_last_batch, configured, engine_call, kind_of, own, unknown, unseen_optimizers
+from ampcheck.models import at_last_batch, configured, engine_call, every_optimizer, kind_of, own, unknown
 
 
 class DistributedType:
@@ -134,6 +134,7 @@ class Accelerator:
     device = unknown("accelerator.device")
     use_distributed = unknown("accelerator.use_distributed")
     trackers = unknown("accelerator.trackers")
+    __usual__ = ("step_scheduler_with_optimizer",)
 
     def __init__(
         self,
@@ -305,7 +306,7 @@ class Accelerator:
         if self.distributed_type != "DEEPSPEED":
             if optimizer is None:
                 # What was built where nobody looks was prepared there too.
-                optimizers = self._optimizers + unseen_optimizers(self._optimizers)
+                optimizers = every_optimizer(self._optimizers)
             elif kind_of(optimizer) == "sequence":
                 optimizers = optimizer
             else:

@@ -1,0 +1,151 @@
+"""What decides how a program runs, apart from where it stands.
+
+A run reads of a program its nodes, the texts of its expressions and how its names are linked; of the places it only
+asks whether two are the same.  So two programs of one shape run alike, place for place, as long as places that differ
+in one differ in the other: a comment more or less, or some lines, changes no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ampcheck import program as p
+from ampcheck.events import Site
+from ampcheck.kept import Kept
+
+__all__ = ["Shape", "Shapes"]
+
+NESTING = (p.If, p.For, p.While, p.With, p.Try, p.FunctionDef, p.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleShape:
+    """A module's nodes and texts in order, and their places."""
+
+    key: tuple[object, ...]
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A program's shape by module, and what its runs are given besides."""
+
+    given: tuple[object, ...]
+    modules: Mapping[str, ModuleShape]
+
+    def places_in(self, other: Shape) -> dict[Site, Site] | None:
+        """Where this program's places are in another one; None where the two need not run alike.
+
+        Modules in which nothing has moved are left out.
+        """
+        if self.given != other.given or list(self.modules) != list(other.modules):
+            return None
+        places: dict[Site, Site] = {}
+        for path, here in self.modules.items():
+            there = other.modules[path]
+            if here is there:
+                continue
+            if here.key != there.key:
+                return None
+            if here.sites != there.sites:
+                pairs = _pairs(path, here.sites, there.sites)
+                if pairs is None:
+                    return None
+                places |= pairs
+        return places
+
+
+def _pairs(path: str, here: Iterable[Site], there: Iterable[Site]) -> dict[Site, Site] | None:
+    """The places of a module with those in another, None where they are not one to one."""
+    # What has no place of its own is said to be where its file begins, there as here.
+    start = Site(path, 1, 1, 1, 1)
+    pairs = {start: start}
+    for one, other in zip(here, there, strict=True):
+        if pairs.setdefault(one, other) != other:
+            return None
+    return pairs if len(set(pairs.values())) == len(pairs) else None
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Finds shapes; that of a module is looked for once."""
+
+    _modules: Kept[int, tuple[p.Module, ModuleShape]] = field(default_factory=Kept)
+
+    def of(self, program: p.Program) -> Shape:
+        """The shape of a program."""
+        others = [getattr(program, f.name) for f in fields(program) if f.name not in ("main", "modules")]
+        given = tuple(tuple(value.items()) if isinstance(value, dict) else value for value in others)
+        modules = {path: self._module(module) for path, module in program.modules.items()}
+        return Shape((program.main.path, *given), modules)
+
+    def forget_unused(self) -> None:
+        """Forget modules that are no part of any program any more."""
+        self._modules.forget_unused()
+
+    def _module(self, module: p.Module) -> ModuleShape:
+        return self._modules.get(id(module), lambda: (module, _Outlining(module).shape()))[1]
+
+
+class _Outlining:
+    """Walks a module."""
+
+    def __init__(self, module: p.Module) -> None:
+        self.module = module
+        self.key: list[object] = []
+        self.sites: list[Site] = []
+        self.parts: dict[object, tuple[str, ...]] = {}
+
+    def shape(self) -> ModuleShape:
+        """The module's shape."""
+        self._add(self.module.body, None)
+        return ModuleShape(tuple(self.key), tuple(self.sites))
+
+    def _add(self, value: Any, around: Site | None) -> None:
+        """Add a node or a part of one; `around` is the place whose text is in the key already."""
+        key = self.key
+        if isinstance(value, tuple):
+            key.append(len(value))
+            for item in value:
+                self._add(item, around)
+        elif isinstance(value, p.Node):
+            key.append(type(value))
+            site = value.site
+            self.sites.append(site)
+            if isinstance(value, NESTING):
+                around = None  # what stands in its head is looked at piece by piece
+            elif around is None or not _holds(around, site):
+                self._add_text(site)
+                around = site
+            for name in self._parts(value):
+                self._add(getattr(value, name), around)
+        elif isinstance(value, (p.Keyword, p.Parameter)):
+            for name in self._parts(value):
+                self._add(getattr(value, name), around)
+        else:
+            key.append(type(value))  # for ==, 1 is True and 1.0
+            key.append(value)
+
+    def _parts(self, value: Any) -> tuple[str, ...]:
+        """The names of a node's fields, without its place."""
+        kind = type(value)
+        if kind not in self.parts:
+            self.parts[kind] = tuple(f.name for f in fields(kind) if f.name != "site")
+        return self.parts[kind]
+
+    def _add_text(self, site: Site) -> None:
+        lines = self.module.lines
+        first = lines[site.line - 1]
+        if site.line == site.end_line:
+            self.key.append(first[site.column - 1 : site.end_column - 1])
+            return
+        self.key.append(first[site.column - 1 :])
+        self.key.extend(lines[site.line : site.end_line - 1])
+        self.key.append(lines[site.end_line - 1][: site.end_column - 1])
+
+
+def _holds(outer: Site, inner: Site) -> bool:
+    begins = (outer.line, outer.column) <= (inner.line, inner.column)
+    return begins and (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
