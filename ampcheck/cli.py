@@ -19,6 +19,7 @@ from ampcheck.options import (
     audit,
     completion,
     configuration,
+    fixing,
     known,
     output,
     scaffold,
@@ -108,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
         output.add(by_name[name])
     known.add_writing(by_name["check"])
     configuration.add(by_name["check"])
+    fixing.add(by_name["check"])
     for name in ("audit", "timeline"):
         selection.add(by_name[name])
         audit.add_replay(by_name[name])

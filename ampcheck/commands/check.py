@@ -22,6 +22,14 @@ def run(options: Namespace) -> int:
         raise CannotDoError(f"{writes} needs files: it does not go with the path `-`")
     if options.write_baseline and options.since is not None:
         raise CannotDoError("--write-baseline knows all that is found: it does not go with --since")
+    if options.unsafe_fixes and not (options.fix or options.diff):
+        raise CannotDoError("--unsafe-fixes says which fixes are applied: add --fix or --diff")
+    if options.fix or options.diff or options.show_fixes:
+        if writes:
+            raise CannotDoError(f"{writes} does not go with fixes: do one after the other")
+        from ampcheck.commands import fixing
+
+        return fixing.run(options)
     report = lint(options)
     if options.write_baseline:
         from ampcheck.commands.knowing import write_baseline

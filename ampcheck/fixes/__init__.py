@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ampcheck.finding import Finding, Fix
@@ -13,6 +14,7 @@ from ampcheck.fixes.case import Candidate, Cannot, Case
 from ampcheck.fixes.syntax import Module
 from ampcheck.fixes.table import STRATEGIES
 from ampcheck.fixes.trial import Accepted, Trial
+from ampcheck.settings import Nearest
 from ampcheck.source import Unreadable, decode, read_bytes
 
 __all__ = ["FIXABLE", "UNPROVEN", "Proposal", "propose"]
@@ -32,12 +34,17 @@ class Proposal:
     reason: str = ""
 
 
-def propose(findings: Iterable[Finding], on_finding: Callable[[str], None] | None = None) -> list[Proposal]:
+def propose(
+    findings: Iterable[Finding],
+    settings: Nearest | None = None,
+    on_finding: Callable[[str], None] | None = None,
+) -> list[Proposal]:
     """A fix for each finding that has one, unsafe as long as it is not proven; the findings in the same order.
 
-    Every candidate is checked by analysing the files that it edits again: expect about as long as the check took, for each.
+    Every candidate is checked by analysing the files that it edits again, twice: expect a few times as long for each
+    finding as the check took for its file.  `settings` are those of the check.
     """
-    trial = Trial()
+    trial = Trial.of(settings)
     modules = _Modules()
     proposals = []
     for finding in findings:
@@ -60,6 +67,8 @@ def _proposal(finding: Finding, trial: Trial, modules: _Modules) -> Proposal:
                 return Proposal(replace(finding, fix=_fix(candidate)), accepted)
         except Cannot as refusal:
             reasons.append(str(refusal))
+        except Exception as error:  # a bug of ours in one fix must not cost the others
+            reasons.append(f"ampcheck failed on this fix ({type(error).__name__}); please report it")
     if not reasons:
         return Proposal(finding, reason=f"there is no fix for {finding.name}")
     return Proposal(finding, reason="; ".join(dict.fromkeys(reasons)))
@@ -80,8 +89,6 @@ class _Modules:
         if path not in self._known:
             self._known[path] = None
             if not path.startswith("<"):
-                try:
+                with suppress(Unreadable):
                     self._known[path] = Module.of(decode(path, read_bytes(path)))
-                except Unreadable:
-                    pass
         return self._known[path]

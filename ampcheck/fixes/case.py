@@ -1,8 +1,8 @@
 """A finding as the strategies see it: its witness, and the files that the witness runs through.
 
-A *strategy* proposes candidates: drafts that may be the fix.  It takes what is to be moved, and how a scaler or optimizer is
-spelled, from the events of the witness, and raises `Cannot` where the loop is not one that it can mend.  Whether
-a candidate is right is not its business: `ampcheck.fixes.trial` checks the edited files again.
+A *strategy* proposes candidates: drafts that may be the fix.  It takes what is to be moved, and how a scaler or
+optimizer is spelled, from the events of the witness, and raises `Cannot` where the loop is not one that it can mend.
+Whether a candidate is right is not its business: `ampcheck.fixes.trial` checks the edited files again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from json.decoder import scanstring
 from typing import NamedTuple
 
 __all__ = ["with_sources"]
@@ -84,7 +83,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, Span]]:
     """The members of the object that begins at a place."""
     at = _skip(text, at + 1)
     while text[at] != "}":
-        key, at = scanstring(text, at + 1, False)
+        key, at = _VALUE.raw_decode(text, at)
         start = _skip(text, _skip(text, at) + 1)
         stop = _VALUE.raw_decode(text, start)[1]
         yield key, Span(start, stop)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 from ampcheck.events import Site
 from ampcheck.finding import Edit
 from ampcheck.fixes.syntax import Module
 
-__all__ = ["Draft", "Line"]
+__all__ = ["Draft", "Line", "together"]
 
 NO_CELL = -1
 
@@ -149,6 +150,24 @@ class Draft:
             tail += 1
         site = Site(self.path, line.origin, start + 1, line.origin, len(old) - tail + 1)
         return Edit(site, text[start : len(text) - tail])
+
+
+def together(drafts: Sequence[Draft]) -> Draft | None:
+    """Several drafts of one file as one; None where two of them touch the same lines, or neighbouring ones."""
+    first = drafts[0]
+    hunks: list[tuple[int, int, tuple[Line, ...]]] = []
+    for draft in drafts:
+        matcher = SequenceMatcher(None, draft.before, draft.lines, autojunk=False)
+        hunks += [(i, j, draft.lines[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
+    hunks.sort(key=lambda hunk: hunk[:2])
+    if any(one[1] >= other[0] for one, other in pairwise(hunks)):
+        return None
+    lines: list[Line] = []
+    at = 0
+    for start, stop, new in hunks:
+        lines += [*first.before[at:start], *new]
+        at = stop
+    return replace(first, lines=(*lines, *first.before[at:]))
 
 
 def _indented(text: str, old: str, new: str) -> str:

@@ -1,4 +1,4 @@
-"""Edited text back into a file's bytes: encoding, byte order mark, line ends and everything untouched stay as they are."""
+"""Edited text back into a file's bytes: encoding, byte order mark, line ends and all that is untouched stay."""
 
 from __future__ import annotations
 

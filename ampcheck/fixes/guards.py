@@ -9,16 +9,19 @@ from ampcheck.fixes.spelling import is_meant_alike
 from ampcheck.fixes.syntax import Module
 from ampcheck.trace import Guard, Record
 
-__all__ = ["boundary_test", "condition", "negated", "out_of_loops"]
+__all__ = ["boundary_test", "condition", "negated", "out_of_loops", "with_options"]
 
 
-def condition(case: Case, record: Record, place: Place) -> str:
+def condition(case: Case, record: Record, place: Place, inside: ast.stmt | None = None) -> str:
     """The options that must be on (or off) for an event, and that nothing asks at a place: ``scaler is not None``.
 
-    Empty where there are none.  Raises `Cannot` where one cannot be asked at the place.
+    Empty where there are none.  Raises `Cannot` where one cannot be asked at the place.  Those `inside` a statement
+    do not count.
     """
     asked: list[str] = []
     for module, test, holds, guards in _tests(case, record, place):
+        if inside is not None and inside in module.above(test):
+            continue
         if any(g.varying or g.boundary for g in guards) or not (guards or _is_option(test)):
             continue
         if not is_meant_alike(module, test, place):
@@ -28,7 +31,7 @@ def condition(case: Case, record: Record, place: Place) -> str:
 
 
 def boundary_test(case: Case, record: Record, place: Place) -> str:
-    """The test of the window's end that an event waits for, as it can be asked at a place; "" where it waits for none."""
+    """The test of the window's end that an event waits for, as it can be asked at a place; "" for none."""
     for module, test, holds, guards in _tests(case, record, place):
         if any(g.boundary for g in guards):
             if not holds or not is_meant_alike(module, test, place):
@@ -37,10 +40,47 @@ def boundary_test(case: Case, record: Record, place: Place) -> str:
     return ""
 
 
+def with_options(case: Case, record: Record, own: Place, target: Place) -> tuple[ast.stmt, str]:
+    """What has to move with a statement: the options around it that the target is not under.
+
+    They come as the ``if`` itself, where it holds nothing but such events, and else as a test to be asked again.
+    """
+    module, statement = own.module, own.statement
+    shared = {target.statement, *target.module.above(target.statement)}
+    kind = type(record.event)
+    alike = {
+        found
+        for r in case.trace.records
+        if isinstance(r.event, kind) and r.event.site.path == module.path
+        if (found := module.statement(r.event.site)) is not None
+    }
+    for around in module.enclosing(own.statement):
+        if (
+            not isinstance(around, ast.If)
+            or around in shared
+            or around.orelse
+            or _waits(module, around, record)
+        ):
+            break
+        if not all(inner is statement or inner in alike for inner in around.body):
+            break
+        statement = around
+    return statement, condition(case, record, target, inside=statement)
+
+
+def _waits(module: Module, around: ast.If, record: Record) -> bool:
+    """Whether a test is one of the window's end, or of one batch."""
+    first, last = module.start(around.test)[0], module.end(around.test)[0]
+    return any(
+        (g.boundary or g.varying) and g.site.path == module.path and first <= g.site.line <= last
+        for g in record.guards
+    )
+
+
 def _tests(case: Case, record: Record, place: Place) -> list[tuple[Module, ast.expr, bool, list[Guard]]]:
-    """The ``if`` statements around an event and the calls that lead to it, outermost first, but those around a place."""
+    """The ``if`` statements around an event and the calls that lead to it, outermost first; none of a place's."""
     shared = {place.statement, *place.module.above(place.statement)}
-    found = []
+    found: list[tuple[Module, ast.expr, bool, list[Guard]]] = []
     for site in chain(record):
         module = case.modules(site.path)
         statement = module.statement(site) if module else None
@@ -61,7 +101,7 @@ def _tests(case: Case, record: Record, place: Place) -> list[tuple[Module, ast.e
 
 
 def _is_option(test: ast.expr) -> bool:
-    """Whether a test that the run has answered elsewhere is one of options and of what they made: ``scaler is not None``."""
+    """Whether a test that was answered elsewhere is one of options and what they made: ``scaler is not None``."""
     parts = (ast.Name, ast.Attribute, ast.Compare, ast.Constant, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not)
     return all(isinstance(node, (*parts, ast.Is, ast.IsNot, ast.expr_context)) for node in ast.walk(test))
 

@@ -36,8 +36,12 @@ def move(
     *,
     before: ast.stmt | None = None,
     after: ast.stmt | None = None,
+    asked: str = "",
 ) -> Draft:
-    """Neighbouring statements to before or after another one, with the comments right above them."""
+    """Neighbouring statements to before or after another one, with the comments right above them.
+
+    Where they are put, they are under a test of what is `asked`.
+    """
     anchor = before or after
     assert anchor is not None
     _must_be_alone(module, anchor, *statements)
@@ -47,13 +51,15 @@ def move(
     if start <= first <= last:
         raise Cannot("the statement would have to be moved into itself")
     draft = _leave(draft, module, block, statements)
+    indent = module.indent(anchor) + (module.unit(anchor) if asked else "")
     for statement in statements:
         begin, stop = module.span(statement)
         begin = start if statement is statements[0] else begin
-        draft = draft.indent(
-            begin, stop, module.indent(statement), module.indent(anchor), module.fixed_lines(statement)
-        )
-    return draft.move(start, last, before=first) if before else draft.move(start, last, after=end)
+        draft = draft.indent(begin, stop, module.indent(statement), indent, module.fixed_lines(statement))
+    header = [f"{module.indent(anchor)}if {asked}:"] if asked else []
+    if before:
+        return draft.insert(header, before=first).move(start, last, before=first)
+    return draft.insert(header, after=end).move(start, last, after=end)
 
 
 def delete(draft: Draft, module: Module, statements: Sequence[ast.stmt]) -> Draft:

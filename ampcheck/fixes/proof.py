@@ -1,30 +1,41 @@
 """What makes a fix safe: the replay finds the mended loop right.
 
-The runs of the mended root, in the finding's configuration, are executed on tensors next to those of every correct loop, and must
-agree in every observable and every scenario.  All fixes of a check are proven in one subprocess.  A renaming changes no run:
-there the runs before and after must be the same events.
+The runs of the mended root, in the finding's configuration, are executed on tensors next to those of every correct
+loop, and must agree in every observable and every scenario.  Where other faults of the loop are left, they may deviate
+as they did before, but in nothing that this fault's oracle looks at.  All fixes are proven in one subprocess.
+
+A renaming changes no run: there the runs before and after must be the same events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from ampcheck import registry
 from ampcheck.events import EngineCall, Event, Site, Step
-from ampcheck.finding import Finding, Fix
+from ampcheck.finding import Finding
 from ampcheck.fixes import Proposal
 from ampcheck.fixes.trial import Accepted
 from ampcheck.replay import ReplayUnavailable, compare
-from ampcheck.replay.process import require_torch
 from ampcheck.trace import Trace
 
 __all__ = ["MOST_RUNS", "prove"]
 
 MOST_RUNS = 8
-"""Different runs of one mended loop that are executed; the first ones cover its options."""
+"""Different runs of one mended loop that are executed."""
 
 _NOWHERE = Site("", 0, 0, 0, 0)
 _RENAMING = "AMP604"
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The runs of one loop that are to be executed, before and after."""
+
+    proposal: Proposal
+    before: tuple[Trace, ...]
+    after: tuple[Trace, ...]
 
 
 def prove(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -32,57 +43,76 @@ def prove(proposals: Sequence[Proposal]) -> list[Proposal]:
 
     Where torch is missing, every fix stays unsafe and says so.
     """
+    settled = {index: _without_replay(p) for index, p in enumerate(proposals)}
+    questions = {i: _question(p) for i, p in enumerate(proposals) if settled[i] is None}
     try:
-        require_torch()
+        answers = _executed([trace for q in questions.values() for trace in (*q.before, *q.after)])
     except ReplayUnavailable as error:
-        return [_settled(p, f"not proven: {error}") for p in proposals]
-    runs: dict[int, list[Trace]] = {}
-    reasons: dict[int, str] = {}
-    for index, proposal in enumerate(proposals):
-        fix, accepted = proposal.finding.fix, proposal.accepted
-        if fix is None or accepted is None:
-            continue
-        if accepted.candidate.doubt:
-            reasons[index] = accepted.candidate.doubt
-        elif proposal.finding.code == _RENAMING:
-            reasons[index] = (
-                "" if _are_same(accepted) else "not proven: the runs of the file change with the name"
-            )
-        else:
-            chosen = list(_runs(proposal.finding, accepted))
-            reasons[index] = _unprovable(chosen)
-            if not reasons[index]:
-                runs[index] = chosen
-    try:
-        found = compare([trace for chosen in runs.values() for trace in chosen]) if runs else ()
-    except ReplayUnavailable as error:
-        return [_settled(p, f"not proven: {error}") for p in proposals]
-    at = 0
-    for index, chosen in runs.items():
-        deviations = {name: text for each in found[at : at + len(chosen)] for name, text in each.items()}
-        at += len(chosen)
-        said = next(iter(deviations.items()), None)
-        reasons[index] = (
-            f"not proven: the replay of the mended loop still deviates: {said[1]}" if said else ""
-        )
-    return [_settled(p, reasons.get(i, "")) for i, p in enumerate(proposals)]
+        return [_settled(p, settled[i] or f"not proven: {error}") for i, p in enumerate(proposals)]
+    for index, question in questions.items():
+        before, after = (_deviations(runs, answers) for runs in (question.before, question.after))
+        settled[index] = _reason(question, before, after)
+    return [_settled(p, settled[i] or "") for i, p in enumerate(proposals)]
+
+
+def _executed(traces: Sequence[Trace]) -> dict[int, dict[str, str]]:
+    """What each trace does otherwise than every correct loop, by the trace's identity.
+
+    It is asked even for none: whether torch is there at all decides about renamings as well.
+    """
+    distinct = {id(trace): trace for trace in traces}
+    return dict(zip(distinct, compare(list(distinct.values())), strict=True))
+
+
+def _without_replay(proposal: Proposal) -> str | None:
+    """Why a fix is unsafe whatever the replay finds, "" where it needs none; None where the replay decides."""
+    accepted = proposal.accepted
+    if accepted is None:
+        return ""
+    if accepted.candidate.doubt:
+        return accepted.candidate.doubt
+    if proposal.finding.code == _RENAMING:
+        return "" if _are_same(accepted) else "not proven: the runs of the file change with the name"
+    return _unprovable(tuple(_runs(proposal.finding, accepted.after))) or None
+
+
+def _question(proposal: Proposal) -> _Question:
+    assert proposal.accepted is not None
+    before, after = (
+        tuple(_runs(proposal.finding, runs)) for runs in (proposal.accepted.before, proposal.accepted.after)
+    )
+    return _Question(proposal, before if proposal.accepted.others else (), after)
+
+
+def _deviations(runs: Sequence[Trace], answers: Mapping[int, dict[str, str]]) -> dict[str, str]:
+    return {name: text for run in runs for name, text in answers[id(run)].items()}
+
+
+def _reason(question: _Question, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Why a fix is not safe; "" where it is."""
+    if not after:
+        return ""
+    oracle = next((r.oracle for r in registry.load() if r.code == question.proposal.finding.code), ())
+    # Where torch raises, what would come after it has not been seen.
+    telling = {*oracle, "exception", "replay"}
+    new = [text for name, text in after.items() if name not in before or name in telling]
+    return f"not proven: the replay of the mended loop still deviates: {new[0]}" if new else ""
 
 
 def _settled(proposal: Proposal, why: str) -> Proposal:
     fix = proposal.finding.fix
-    if fix is None or proposal.accepted is None:
+    if fix is None:
         return proposal
-    why = proposal.accepted.candidate.doubt or why
-    settled: Fix = replace(fix, applicability="unsafe" if why else "safe", why=why)
+    settled = replace(fix, applicability="unsafe" if why else "safe", why=why)
     return replace(proposal, finding=replace(proposal.finding, fix=settled))
 
 
-def _runs(finding: Finding, accepted: Accepted) -> Iterator[Trace]:
-    """The different runs of the mended root that the finding's configuration admits."""
+def _runs(finding: Finding, runs: Sequence[Trace]) -> Iterator[Trace]:
+    """The different runs of a loop that the finding's configuration admits, and that a scenario can be like."""
     assert finding.witness is not None
     wanted = {g.text: g.holds for g in finding.witness.trace.choices if not g.varying}
     seen: set[tuple[Event, ...]] = set()
-    for trace in accepted.after:
+    for trace in runs:
         if any(wanted.get(g.text, g.holds) != g.holds for g in trace.choices if not g.varying):
             continue
         if any(g.varying and not g.finite and g.skip is None for g in trace.choices):

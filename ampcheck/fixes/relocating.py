@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ampcheck import events as ev
 from ampcheck.fixes.case import Candidate, Cannot, Case, Place, candidate, chain
 from ampcheck.fixes.draft import Draft
-from ampcheck.fixes.guards import boundary_test, out_of_loops
+from ampcheck.fixes.guards import boundary_test, out_of_loops, with_options
 from ampcheck.fixes.moving import delete, insert, move, under
 from ampcheck.fixes.spelling import keeps_its_meaning, written
 from ampcheck.fixes.tails import TAIL, with_tail
@@ -36,14 +36,16 @@ def clip_at_boundary(case: Case) -> Iterator[Candidate]:
     step = _step(case)
     own, target = _own(case), _target(case, step)
     module = own.module
-    keeps_its_meaning(module, own.statement, target)
-    draft = move(Draft.of(module), module, [own.statement], before=target.statement)
+    statement, asked = with_options(case, case.record, own, target)
+    keeps_its_meaning(module, statement, target)
+    draft = move(Draft.of(module), module, [statement], before=target.statement, asked=asked)
     title = "clip at the window's end, right before the step"
     yield candidate(title, draft)
     if isinstance(step.event, ev.Step) and step.event.scaler is not None:
         lines = unscale_lines(case, step, target)
         first = insert(Draft.of(module), module, lines, before=target.statement)
-        yield candidate(f"unscale and {title}", move(first, module, [own.statement], before=target.statement))
+        draft = move(first, module, [statement], before=target.statement, asked=asked)
+        yield candidate(f"unscale and {title}", draft)
 
 
 def guard_clip(case: Case) -> Iterator[Candidate]:
@@ -71,7 +73,8 @@ def delete_early_zero(case: Case) -> Iterator[Candidate]:
     ):
         raise Cannot("nothing else zeroes the gradients")
     yield candidate(
-        "zero the gradients once per window", delete(Draft.of(own.module), own.module, [_whole(own)])
+        "zero the gradients once per window",
+        delete(Draft.of(own.module), own.module, [_whole(own).statement]),
     )
 
 
@@ -79,10 +82,10 @@ def zero_after_step(case: Case) -> Iterator[Candidate]:
     """`zero_grad` goes behind the step, and behind the update that follows it."""
     step = _step(case)
     own = _own(case)
-    module, statement = own.module, _whole(own)
     target = _behind(case, step)
+    module, (statement, asked) = own.module, with_options(case, case.record, _whole(own), target)
     keeps_its_meaning(module, statement, target)
-    draft = move(Draft.of(module), module, [statement], after=target.statement)
+    draft = move(Draft.of(module), module, [statement], after=target.statement, asked=asked)
     yield candidate("zero the gradients after the step", draft)
     yield candidate(
         "zero the gradients after the step, and step at the end of each epoch as well",
@@ -94,24 +97,24 @@ def zero_after_step(case: Case) -> Iterator[Candidate]:
 def zero_before_window(case: Case) -> Iterator[Candidate]:
     """`zero_grad` goes in front of the loop over the window's micro-batches."""
     own = _own(case)
-    module, statement = own.module, _whole(own)
     loop = out_of_loops(case, own, _step(case))
     if loop.statement is own.statement:
         raise Cannot("the window is not a loop of its own")
+    module, (statement, asked) = own.module, with_options(case, case.record, _whole(own), loop)
     keeps_its_meaning(module, statement, loop)
-    draft = move(Draft.of(module), module, [statement], before=loop.statement)
+    draft = move(Draft.of(module), module, [statement], before=loop.statement, asked=asked)
     yield candidate("zero the gradients before the window", draft)
 
 
-def _whole(place: Place) -> ast.stmt:
+def _whole(place: Place) -> Place:
     """The statement, or the loop over parameters that holds nothing else."""
     statement = place.statement
     parent = place.module.parent(statement)
     while isinstance(parent, (ast.For, ast.If)) and len(parent.body) == 1 and not parent.orelse:
         if isinstance(parent, ast.For):
-            return parent
+            return Place(place.module, parent)
         parent = place.module.parent(parent)
-    return statement
+    return place
 
 
 # --- schedules ----------------------------------------------------------------------------------------------------
@@ -121,8 +124,9 @@ def schedule_at_boundary(case: Case) -> Iterator[Candidate]:
     """The schedule advances behind the step, and behind the update that follows it."""
     step = _step(case)
     own, target = _own(case), _behind(case, step)
-    keeps_its_meaning(own.module, own.statement, target)
-    draft = move(Draft.of(own.module), own.module, [own.statement], after=target.statement)
+    statement, asked = with_options(case, case.record, own, target)
+    keeps_its_meaning(own.module, statement, target)
+    draft = move(Draft.of(own.module), own.module, [statement], after=target.statement, asked=asked)
     yield candidate("advance the schedule after the step", draft)
 
 

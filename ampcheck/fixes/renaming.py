@@ -30,7 +30,7 @@ class Splice(NamedTuple):
 
 
 def rename(case: Case) -> Iterator[Candidate]:
-    """The call, and every other that the same import serves."""
+    """Every use in the file that the same import serves."""
     event = case.record.event
     if not isinstance(event, ev.Deprecated):
         raise Cannot("it is not a deprecated name")
@@ -39,16 +39,9 @@ def rename(case: Case) -> Iterator[Candidate]:
     if call is None:
         raise Cannot("it is not a call")
     device = event.name.split(".")[1]
-    head, *rest = module.text(call.func).split(".")
+    head = module.text(call.func).split(".")[0]
     if head == "torch":
-        (line, start), (last, stop) = module.start(call.func), module.end(call.func)
-        if line != last:
-            raise Cannot("the name fills several lines")
-        splices = [
-            Splice(line, start, stop, f"torch.amp.{rest[-1]}"),
-            *_arguments(module, call, rest[-1], device),
-        ]
-        yield candidate(f"use torch.amp.{rest[-1]}", _spliced(module, splices))
+        yield candidate("use torch.amp", _spliced(module, list(_dotted(module, device))))
         return
     statement, splice = _import(module, head, device)
     bound = {alias.asname or alias.name for alias in statement.names}
@@ -57,6 +50,20 @@ def rename(case: Case) -> Iterator[Candidate]:
     for use, name in _uses(module, bound):
         splices += _arguments(module, use, called.get(name, name), device)
     yield candidate("use torch.amp", _spliced(module, splices))
+
+
+def _dotted(module: Module, device: str) -> Iterator[Splice]:
+    """What is to be changed in the calls of ``torch.cuda.amp.autocast`` and the like."""
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name = node.func.attr
+        if name in NAMES and module.text(node.func).startswith(f"torch.{device}.amp."):
+            (line, start), (last, stop) = module.start(node.func), module.end(node.func)
+            if line != last:
+                raise Cannot("the name fills several lines")
+            yield Splice(line, start, stop, f"torch.amp.{name}")
+            yield from _arguments(module, node, name, device)
 
 
 def _spliced(module: Module, splices: Sequence[Splice]) -> Draft:
@@ -139,15 +146,16 @@ def _arguments(module: Module, call: ast.Call, name: str, device: str) -> Iterat
     """The device in front, and keywords for what was given by position and would move."""
     if any(isinstance(a, ast.Starred) for a in call.args):
         raise Cannot("the arguments are given as a list")
-    more = ", " if call.args or call.keywords else ""
+    line, column, stop = _opening(module, call)
+    ends = not module.lines[line - 1][column - 1 :].strip()
+    more = ("," if ends else ", ") if call.args or call.keywords else ""
     if name in DECORATORS:
         if call.args:
             raise Cannot(f"`{name}` is called on a function")
-        yield Splice(*_opening(module, call), f'device_type="{device}"{more}')
+        yield Splice(line, column, stop, f'device_type="{device}"{more}')
         return
     positions = POSITIONS.get(name, ())
     first = module.start(call.args[0]) if call.args else (0, 0)
-    line, column, stop = _opening(module, call)
     keyword = f"{positions[0]}=" if call.args and positions and first == (line, column) else ""
     yield Splice(line, column, stop, f'"{device}"{more}{keyword}')
     for argument, parameter in zip(call.args, positions, strict=False):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ampcheck import events as ev
-from ampcheck.fixes.case import Candidate, Cannot, Case, Place, candidate
+from ampcheck.fixes.case import Candidate, Cannot, Case, candidate
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.guards import condition, out_of_loops
 from ampcheck.fixes.moving import insert, under
@@ -26,15 +26,15 @@ def advance_unless_skipped(case: Case) -> Iterator[Candidate]:
         own.statement, ast.Expr
     ):
         raise Cannot("the schedule advances in another function than the step")
-    assert isinstance(step.event, ev.Step) and step.event.scaler is not None
-    update = next_update(case.trace, step.index, step.event.scaler)
+    name_of_scaler = _scaler(step)
+    update = next_update(case.trace, step.index, name_of_scaler)
     if update is None or update.index > record.index:
         raise Cannot("the scale is not updated before the schedule advances")
     module = own.module
     at_step = out_of_loops(case, anchor, record)
     name = fresh_name(module, own.statement, "scale_before_step")
-    scaler = scaler_at(case, step.event.scaler, at_step)
-    test = f"{name} <= {_alike(case, step, own)}.get_scale()"
+    scaler = scaler_at(case, name_of_scaler, at_step)
+    test = f"{name} <= {scaler_at(case, name_of_scaler, own)}.get_scale()"
     asked = condition(case, step, own)
     if asked:
         test = f"{_opposite(asked)} or {test}"
@@ -45,9 +45,10 @@ def advance_unless_skipped(case: Case) -> Iterator[Candidate]:
     )
 
 
-def _alike(case: Case, step: Record, place: Place) -> str:
-    assert isinstance(step.event, ev.Step) and step.event.scaler is not None
-    return scaler_at(case, step.event.scaler, place)
+def _scaler(step: Record) -> str:
+    if not isinstance(step.event, ev.Step) or step.event.scaler is None:
+        raise Cannot("the step does not go through a scaler")
+    return step.event.scaler
 
 
 def _opposite(asked: str) -> str:

@@ -162,9 +162,10 @@ def keeps_its_meaning(module: Module, statement: ast.stmt, target: Place) -> Non
     block = module.block(target.statement)
     last = block[-1].end_lineno or 0
     for node in ast.walk(module.function(statement)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in bound:
-            if not target.statement.lineno <= node.lineno <= last and statement not in module.above(node):
-                raise Cannot(f"`{node.id}` is used outside of the window's end")
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in bound:
+            continue
+        if not target.statement.lineno <= node.lineno <= last and statement not in module.above(node):
+            raise Cannot(f"`{node.id}` is used outside of the window's end")
 
 
 def _comprehended(statement: ast.stmt) -> frozenset[str]:

@@ -67,7 +67,7 @@ def _forward(case: Case, place: Place) -> tuple[str, int]:
     module, block = place.module, place.module.block(place.statement)
     end = block.index(place.statement)
     names = {f.model for f in case.record.event.loss.forwards}
-    wrapped = {text for text in _wrapped(case, module)}
+    wrapped = set(_wrapped(case, module))
     for index, statement in enumerate(block[: end + 1]):
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and module.text(node.func) in wrapped | names:
@@ -85,9 +85,10 @@ def _wrapped(case: Case, module: Module) -> Iterator[str]:
             if isinstance(statement, ast.Assign):
                 yield from (module.text(target) for target in statement.targets)
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if module.text(node.value.func).rsplit(".", 1)[-1] in (*_WRAPPERS, "compile"):
-                yield from (module.text(target) for target in node.targets)
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        if module.text(node.value.func).rsplit(".", 1)[-1] in (*_WRAPPERS, "compile"):
+            yield from (module.text(target) for target in node.targets)
 
 
 _WRAPPERS = ("DDP", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel")
@@ -101,7 +102,7 @@ def _that_waits(case: Case, module: Module, name: str) -> str:
         if name not in [module.text(target) for target in node.targets]:
             continue
         made = module.text(node.value.func).rsplit(".", 1)[-1]
-        if made == "compile" and node.value.args:
+        if made == "compile" and node.value.args and module.text(node.value.args[0]) != name:
             return _that_waits(case, module, module.text(node.value.args[0]))
     return name
 

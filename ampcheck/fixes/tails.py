@@ -53,7 +53,7 @@ def with_tail(draft: Draft, place: Place) -> Draft:
     if gate is None or place.statement not in gate.body:
         raise Cannot("the step waits for no test")
     last = counter(Place(module, gate)).last
-    (line, column), (end, stop) = module.start(gate.test), module.end(gate.test)
+    line, (end, stop) = gate.test.lineno, module.end(gate.test)
     if line != end or not isinstance(gate.test, ast.Compare):
         raise Cannot("the test of the window's end is not a comparison on one line")
     text = module.lines[line - 1]

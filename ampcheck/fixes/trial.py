@@ -1,7 +1,7 @@
 """Whether a candidate mends its finding: the edited files are checked again, in memory, across the project.
 
-Required are that it is Python still, that the finding is gone, that nothing else has come or become worse, and that every
-configuration which could run before can still run and train: a run that would now fail is no cure.
+It must be Python still, the finding gone, nothing else come or become worse, and every configuration which could run
+before must still run and train (a run that would now fail is no cure), with nothing new where nothing was wrong.
 """
 
 from __future__ import annotations
@@ -12,69 +12,107 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ampcheck.check import Options, check_paths, traces_of
+from ampcheck import registry
+from ampcheck.check import Analysed, check_paths, traces_of
 from ampcheck.events import Site, Step
 from ampcheck.finding import Finding
 from ampcheck.fixes.case import Candidate, Cannot
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.files import written
 from ampcheck.imports import spelled
+from ampcheck.rule import Rule
+from ampcheck.settings import Nearest
 from ampcheck.source import is_file, read_bytes, unsaved
 from ampcheck.trace import Guard, Trace
 
-__all__ = ["Accepted", "Trial", "contents"]
+__all__ = ["Accepted", "Trial", "contents", "must_be_better"]
 
-EVERYTHING = Options(possible=True)
+MOST_REMEMBERED = 16
+"""Analyses that are remembered; each holds the runs of a few files."""
+
+_Asked = tuple[tuple[str, ...], frozenset[tuple[str, bytes]]]
 _WORSE = {"note": 0, "warning": 1, "error": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A candidate that passed, with the runs of the mended root, and what they were before."""
+    """A candidate that passed, with the runs of the mended root, and what they were before.
+
+    `others`: findings are left in the same root.
+    """
 
     finding: Finding
     candidate: Candidate
     before: tuple[Trace, ...]
     after: tuple[Trace, ...]
+    others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an analysis of some files gives: the findings, and the runs of those files that hold a word of training."""
+
+    findings: tuple[Finding, ...]
+    traces: Mapping[str, tuple[Trace, ...]]
 
 
 @dataclass(slots=True)
 class Trial:
-    """Tries candidates; what the files are like as they stand is remembered."""
+    """Tries candidates; analyses are remembered, since findings share files, and renamings their edits.
 
-    _findings: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
-    _traces: dict[str, tuple[Trace, ...]] = field(default_factory=dict)
+    Of the `settings` that the check had, those count that the analysis reads; every rule is on, possible findings too.
+    """
+
+    settings: Nearest
+    rules: Mapping[str, Rule]
+    _seen: dict[_Asked, _Seen] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Nearest | None) -> Trial:
+        """A trial under the settings of a check."""
+        codes = tuple(rule.code for rule in registry.load() if not rule.opt_in)
+        base = settings or Nearest(isolated=True)
+        given = {**base.given, "possible": True, "force_exclude": False}
+        rules = {rule.code: rule for rule in registry.load()}
+        return cls(Nearest(base.config, base.isolated, codes, given=given), rules)
 
     def accept(self, finding: Finding, candidate: Candidate) -> Accepted:
         """The candidate, if it passes; raises `Cannot` with what speaks against it."""
-        texts = contents(candidate.drafts)
         for draft in candidate.drafts.values():
             _must_compile(draft)
-        files = self._files(finding, candidate)
-        before = self._before(files)
-        with unsaved(texts):
-            after = check_paths(files, options=EVERYTHING).findings
-        _must_be_better(finding, before, after, candidate.drafts)
+        texts = contents(candidate.drafts)
         home = _home(finding)
-        old = self._runs(home, finding)
-        with unsaved(texts):
-            new = _of_root(traces_of(home), finding)
-        _must_still_run(old, new)
-        return Accepted(finding, candidate, old, new)
+        named = dict.fromkeys((finding.site.path, home, *candidate.drafts))
+        files = tuple(path for path in named if is_file(path))
+        before, after = self._look(files, {}), self._look(files, texts)
+        must_be_better([finding], before.findings, after.findings, candidate.drafts)
+        old, new = (_of_root(seen.traces[home], finding) for seen in (before, after))
+        _must_still_run(self.rules[finding.code], old, new)
+        root = finding.witness.trace.root if finding.witness else ""
+        others = any(f.witness is not None and f.witness.trace.root == root for f in after.findings)
+        return Accepted(finding, candidate, old, new, others)
 
-    def _files(self, finding: Finding, candidate: Candidate) -> tuple[str, ...]:
-        named = (finding.site.path, _home(finding), *candidate.drafts)
-        return tuple(dict.fromkeys(path for path in named if is_file(path)))
+    def _look(self, files: tuple[str, ...], texts: Mapping[str, bytes]) -> _Seen:
+        """The files with some contents replaced."""
+        asked = files, frozenset(texts.items())
+        if asked not in self._seen:
+            if len(self._seen) >= MOST_REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            with unsaved(texts):
+                self._seen[asked] = self._analysed(files)
+        return self._seen[asked]
 
-    def _before(self, files: tuple[str, ...]) -> tuple[Finding, ...]:
-        if files not in self._findings:
-            self._findings[files] = check_paths(files, options=EVERYTHING).findings
-        return self._findings[files]
+    def _analysed(self, files: tuple[str, ...]) -> _Seen:
+        traces: dict[str, tuple[Trace, ...]] = {}
 
-    def _runs(self, home: str, finding: Finding) -> tuple[Trace, ...]:
-        if home not in self._traces:
-            self._traces[home] = traces_of(home)
-        return _of_root(self._traces[home], finding)
+        def keep(analysed: Analysed) -> None:
+            traces[analysed.source.path] = analysed.traces
+
+        found = check_paths(files, settings=self.settings, on_analysed=keep).findings
+        for path in files:
+            if path not in traces:  # it only calls a loop of another file
+                traces[path] = traces_of(path, self.settings.of(path), gated=False)
+        return _Seen(found, traces)
 
 
 def contents(drafts: Mapping[str, Draft]) -> dict[str, bytes]:
@@ -115,19 +153,18 @@ def _of_root(traces: Iterable[Trace], finding: Finding) -> tuple[Trace, ...]:
 Key = tuple[str, str, int]
 
 
-def _must_be_better(
-    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], drafts: Mapping[str, Draft]
+def must_be_better(
+    fixed: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding], drafts: Mapping[str, Draft]
 ) -> None:
-    own = _key(finding, finding.site)
+    """Raises `Cannot` unless the findings fixed are gone and no other has come or become worse."""
+    own = {_key(f, f.site) for f in fixed}
     was = {_key(f, f.site): f for f in before}
-    if own not in was:
+    if not own <= was.keys():
         raise Cannot("the finding cannot be reproduced from its file alone")
-    is_now: dict[Key, Finding] = {}
-    for f in after:
-        is_now[_key(f, _origin(f.site, drafts))] = f
-    if own in is_now:
+    is_now = {_key(f, _origin(f.site, drafts)): f for f in after}
+    if own & is_now.keys():
         raise Cannot("the finding would stay")
-    gone = Counter((f.code, f.message) for key, f in was.items() if key not in is_now and key != own)
+    gone = Counter((f.code, f.message) for key, f in was.items() if key not in is_now and key not in own)
     for key, f in is_now.items():
         known = was.get(key)
         if known is None and gone[f.code, f.message]:
@@ -155,16 +192,21 @@ def _rank(finding: Finding) -> tuple[bool, int]:
 # --- runs ---------------------------------------------------------------------------------------------------------
 
 
-def _must_still_run(before: Sequence[Trace], after: Sequence[Trace]) -> None:
-    """Every configuration of before is still one of after, and trains if it did."""
+def _must_still_run(rule: Rule, before: Sequence[Trace], after: Sequence[Trace]) -> None:
+    """Every configuration of before is one of after, and trains if it did; where nothing was wrong, nothing comes."""
+    if not before:
+        raise Cannot("the runs that show it cannot be reproduced from its file alone")
+    wrong = [_choices(trace.choices) for trace in before if any(rule.check(trace))]
     for trace in before:
         chosen = _choices(trace.choices)
         alike = [t for t in after if _agree(chosen, _choices(t.choices))]
         trains = any(trace.of(Step))
+        when = f" when {trace.condition}" if trace.condition else ""
         if not alike or (trains and not any(any(t.of(Step)) for t in alike)):
-            raise Cannot(
-                f"the loop would no longer run{f' when {trace.condition}' if trace.condition else ''}"
-            )
+            raise Cannot(f"the loop would no longer run{when}")
+        held = {type(r.event) for r in trace.records}
+        if chosen not in wrong and any(type(r.event) not in held for t in alike for r in t.records):
+            raise Cannot(f"it would change the loop{when}, where nothing is wrong")
 
 
 def _choices(guards: Iterable[Guard]) -> dict[str, bool]:

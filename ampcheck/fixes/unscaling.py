@@ -10,7 +10,7 @@ from ampcheck.fixes.case import Candidate, Cannot, Case, Place, candidate, chain
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.guards import condition, out_of_loops
 from ampcheck.fixes.moving import delete, insert, move
-from ampcheck.fixes.spelling import optimizer_at, scaler_at
+from ampcheck.fixes.spelling import is_meant_alike, optimizer_at, scaler_at, written
 from ampcheck.trace import Record
 from ampcheck.windows import next_step, previous_backward
 
@@ -21,7 +21,7 @@ _LOOKS = (ev.Clip, ev.Read, ev.Edit)
 
 def move_unscale(case: Case) -> Iterator[Candidate]:
     """`unscale_` is there, behind the clip or under another test: put it before the clip."""
-    clip, module_place = case.record, None
+    clip, found = case.record, False
     for step in _steps(case):
         here = _first_look(case, clip, step)
         place, _ = case.meet(here, step)
@@ -37,12 +37,12 @@ def move_unscale(case: Case) -> Iterator[Candidate]:
                 if outer is None or outer is statement:
                     continue
                 target = outer
-            module_place = module
+            found = True
             yield candidate(
                 f"call {module.text(call)} before the clip",
                 move(Draft.of(module), module, [statement], before=target),
             )
-    if module_place is None:
+    if not found:
         raise Cannot("there is no `unscale_` to be moved")
 
 
@@ -55,7 +55,8 @@ def insert_unscale(case: Case) -> Iterator[Candidate]:
             yield _inserted(case, frame)
         except Cannot as reason:
             reasons.append(reason)
-    raise reasons[0]
+    if reasons:
+        raise reasons[0]
 
 
 def _inserted(case: Case, frame: int) -> Candidate:
@@ -73,8 +74,9 @@ def _inserted(case: Case, frame: int) -> Candidate:
             place = case.place(sites[inner])
         place = out_of_loops(case, place, step)
         lines = unscale_lines(case, step, place)
-        draft = insert(draft or Draft.of(place.module), place.module, lines, before=place.statement)
-        texts.append(lines[-1].strip())
+        if lines[-1].strip() not in texts:  # one loop over the optimizers serves them all
+            draft = insert(draft or Draft.of(place.module), place.module, lines, before=place.statement)
+            texts.append(lines[-1].strip())
     if draft is None:
         raise Cannot("the step that uses these gradients is not to be seen")
     return candidate(f"call {' and '.join(texts)} before the clip", draft)
@@ -85,13 +87,32 @@ def unscale_lines(case: Case, step: Record, place: Place) -> list[str]:
     if not isinstance(step.event, ev.Step) or step.event.scaler is None:
         raise Cannot("the step does not go through a scaler")
     scaler = scaler_at(case, step.event.scaler, place)
-    call = f"{scaler}.unscale_({optimizer_at(case, step.event.optimizer, place)})"
+    header, optimizer = _optimizer_or_loop(case, step, place)
+    lines = [*header, f"{scaler}.unscale_({optimizer})"]
     asked = condition(case, step, place)
-    return [f"if {asked}:", place.module.unit(place.statement) + call] if asked else [call]
+    if asked:
+        lines.insert(0, f"if {asked}:")
+    unit = place.module.unit(place.statement)
+    return [unit * depth + line for depth, line in enumerate(lines)]
+
+
+def _optimizer_or_loop(case: Case, step: Record, place: Place) -> tuple[list[str], str]:
+    """The optimizer at a place; where the step's loop gives it a name, with the header of that loop."""
+    assert isinstance(step.event, ev.Step)
+    try:
+        return [], optimizer_at(case, step.event.optimizer, place)
+    except Cannot:
+        for module, argument in written(case, step, "argument", "step"):
+            loop = next((a for a in module.enclosing(argument) if isinstance(a, ast.For)), None)
+            if loop is None or not isinstance(loop.target, ast.Name) or not isinstance(argument, ast.Name):
+                continue
+            if argument.id == loop.target.id and is_meant_alike(module, loop.iter, place):
+                return [f"for {argument.id} in {module.text(loop.iter)}:"], argument.id
+        raise
 
 
 def move_early_unscale(case: Case) -> Iterator[Candidate]:
-    """`unscale_` runs before the window's last backward: put it where the step is, before what looks at the gradients."""
+    """`unscale_` runs before the window's last backward: it goes to the step, before what looks at the gradients."""
     record = case.record
     step = _step_after(case, record)
     last = previous_backward(case.trace, step.index, _optimizer(record))

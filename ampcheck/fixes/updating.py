@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ampcheck import events as ev
 from ampcheck.fixes.case import Candidate, Cannot, Case, Place, candidate
 from ampcheck.fixes.draft import Draft
-from ampcheck.fixes.guards import condition, out_of_loops
+from ampcheck.fixes.guards import condition, out_of_loops, with_options
 from ampcheck.fixes.moving import delete, insert, move
 from ampcheck.fixes.spelling import is_meant_alike, scaler_at
 from ampcheck.trace import Record
@@ -42,13 +42,14 @@ def move_idle_update(case: Case) -> Iterator[Candidate]:
     if own.statement is not place.statement:
         raise Cannot("the update happens in another function than the step")
     target = out_of_loops(case, anchor, *_backwards(case, step))
-    draft = move(Draft.of(place.module), place.module, [place.statement], after=target.statement)
+    statement, asked = with_options(case, record, place, target)
+    draft = move(Draft.of(place.module), place.module, [statement], after=target.statement, asked=asked)
     yield candidate("update the scale right after the step", draft)
 
 
 def move_rare_update(case: Case) -> Iterator[Candidate]:
     """The update stands under a test of its own: it belongs behind the step, whatever that test says."""
-    record, place, scaler = _used(case)
+    _, place, scaler = _used(case)
     module = place.module
     around = module.function(place.statement)
     for node in ast.walk(around):

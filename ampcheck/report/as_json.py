@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ampcheck.events import Site
-from ampcheck.finding import Finding, Replay, Report
+from ampcheck.finding import Finding, Fix, Replay, Report
 from ampcheck.notebook import Cells
 from ampcheck.report.line import Line
 from ampcheck.report.place import located
@@ -52,7 +52,7 @@ def finding_data(finding: Finding, notebooks: Mapping[str, Cells]) -> dict[str, 
         "condition": finding.condition,
         "trace": [{**_place(at, notebooks, end=False), "text": text} for at, text in story(finding)],
         "replay": None if finding.replay is None else replay_data(finding.replay),
-        "fix": None,
+        "fix": None if finding.fix is None else _fix(finding.fix, notebooks),
     }
 
 
@@ -63,6 +63,11 @@ def _place(site: Site, notebooks: Mapping[str, Cells], *, end: bool = True) -> d
     if end:
         place |= {"end_line": at.end_line, "end_column": at.end_column}
     return place | ({"cell": at.cell} if at.cell else {})
+
+
+def _fix(fix: Fix, notebooks: Mapping[str, Cells]) -> dict[str, Any]:
+    edits = [{**_place(edit.site, notebooks), "text": edit.text} for edit in fix.edits]
+    return {"title": fix.title, "applicability": fix.applicability, "why": fix.why, "edits": edits}
 
 
 def replay_data(replay: Replay) -> dict[str, Any]:

@@ -43,7 +43,10 @@ def told(finding: Finding, notebooks: Mapping[str, Cells]) -> Iterator[Line]:
     if finding.condition:
         yield (("  when ", "dim"), (finding.condition, ""))
     yield from _frames(finding, notebooks)
-    if finding.hint:
+    if finding.fix:
+        why = f": {finding.fix.why}" if finding.fix.why else ""
+        yield (("  fix: ", "good"), (finding.fix.title, ""), (f" ({finding.fix.applicability}{why})", "dim"))
+    elif finding.hint:
         yield (("  fix: ", "good"), (finding.hint, ""))
     if finding.replay:
         yield ("  ", ""), *replayed(finding.replay)

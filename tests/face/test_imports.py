@@ -79,3 +79,25 @@ def test_importing_the_linter_is_cheap(module: str, checkout: Path) -> None:
 def test_listing_rules_is_cheap(checkout: Path) -> None:
     code = "from ampcheck.cli import main; main(['rules'])"
     assert not (COSTLY | {"libcst"}) & modules_after(code, checkout)
+
+
+def test_finding_fixes_needs_no_torch(checkout: Path) -> None:
+    """Only the subprocess that proves them has it."""
+    path = checkout / "fixtures" / "tour" / "plain_amp.py"
+    code = (
+        "from ampcheck.check import check_paths; from ampcheck.fixes import propose; "
+        f"assert any(p.accepted for p in propose(check_paths([{str(path)!r}]).findings))"
+    )
+    assert "torch" not in modules_after(code, checkout)
+
+
+def test_a_check_without_fixes_does_not_import_them(checkout: Path) -> None:
+    code = "import ampcheck.commands.check, ampcheck.check; print('ampcheck.fixes' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "False\n"
