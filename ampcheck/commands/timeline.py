@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ampcheck import registry
@@ -28,7 +29,7 @@ def run(options: Namespace) -> int:
 
     from ampcheck.timeline.loops import loops_of, with_findings
     from ampcheck.timeline.pictures import pictures
-    from ampcheck.timeline.terminal import legend, picture
+    from ampcheck.timeline.terminal import brief, legend, picture
 
     analysed: list[Analysed] = []
     report = lint(options, analysed.append)
@@ -49,10 +50,11 @@ def run(options: Namespace) -> int:
     contests = {rule.code: rule.contests for rule in registry.load()}
     for loop in loops:
         console.print(f"[bold]{escape(place(loop.place, notebooks, column=False))}  {escape(loop.name)}[/]")
+        where = partial(brief, home=loop.place.path, notebooks=notebooks)
         for shown in pictures(loop, contests):
             if shown.condition:
                 console.print(f"  when {escape(shown.condition)}")
-            console.print(picture(shown, console.width, ascii_only=coarse))
+            console.print(picture(shown, console.width, where, ascii_only=coarse))
             for finding in shown.findings:
                 console.print(f"  [bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}")
                 if finding.replay is not None:
@@ -60,7 +62,7 @@ def run(options: Namespace) -> int:
             console.print()
     if loops:
         console.print(legend(ascii_only=coarse))
-    for failure in unshown(report):
+    for failure in report.failures:  # also those that are findings: the picture shows none of them
         refuse(f"{failure.path}: {failure.message}")
     if refused:
         refuse(f"not replayed: {refused}")

@@ -5,7 +5,8 @@ Colour follows what the gradients carry, and so does a mark in each cell, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,14 +14,21 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ampcheck.events import Site
+from ampcheck.notebook import Cells
 from ampcheck.report.line import printable
+from ampcheck.report.place import located
 from ampcheck.timeline.cells import KINDS, Cell, Kind
 from ampcheck.timeline.pictures import Column, Picture
 
-__all__ = ["legend", "picture"]
+__all__ = ["brief", "legend", "picture"]
+
+Where = Callable[[Site], str]
 
 COLUMN, BESIDE = 26, 4
 """Characters of a column, its frame included, and between two pictures."""
+NAME = 11
+"""Characters of another file's name in a cell: what the frame leaves beside a line of four digits and a mark."""
 
 STYLES: dict[Kind, str] = {
     "true": "green",
@@ -34,21 +42,33 @@ STYLES: dict[Kind, str] = {
 WRONG = "bold red"
 
 
-def picture(shown: Picture, width: int, *, ascii_only: bool = False) -> RenderableType:
-    """The window as it is, and as it should be: beside it where that fits."""
+def brief(site: Site, home: str, notebooks: Mapping[str, Cells]) -> str:
+    """A place short enough for a cell: ``line 42`` in the file that the loop stands in, ``cell 3:8`` in its notebook,
+    else with the other file's name, ``steps.py:42``."""
+    at = located(site, notebooks)
+    if site.path == home:
+        return f"cell {at.cell}:{at.line}" if at.cell else f"line {at.line}"
+    name = os.path.basename(site.path)
+    cut = name if len(name) <= NAME else "…" + name[1 - NAME :]
+    return f"{cut}:{at.line}"
+
+
+def picture(shown: Picture, width: int, where: Where, *, ascii_only: bool = False) -> RenderableType:
+    """The window as it is, and as it should be: beside it where that fits.  `where` writes a place."""
     mine, right = shown.columns, shown.correct
     if not right:
         missing = Text("  no correct order: only a part of a step is seen here", style="dim")
-        return Group(_half("this loop", mine, width, ascii_only), missing)
+        return Group(_half("this loop", mine, width, where, ascii_only), missing)
     if (len(mine) + len(right)) * COLUMN + BESIDE <= width:
         pair = Table.grid(padding=(0, BESIDE, 0, 0))
         pair.add_row(
-            _half("this loop", mine, len(mine) * COLUMN, ascii_only),
-            _half("the correct order", right, len(right) * COLUMN, ascii_only),
+            _half("this loop", mine, len(mine) * COLUMN, where, ascii_only),
+            _half("the correct order", right, len(right) * COLUMN, where, ascii_only),
         )
         return pair
     return Group(
-        _half("this loop", mine, width, ascii_only), _half("the correct order", right, width, ascii_only)
+        _half("this loop", mine, width, where, ascii_only),
+        _half("the correct order", right, width, where, ascii_only),
     )
 
 
@@ -61,7 +81,9 @@ def legend(*, ascii_only: bool = False) -> RenderableType:
     return table
 
 
-def _half(title: str, columns: Sequence[Column], width: int, ascii_only: bool) -> RenderableType:
+def _half(
+    title: str, columns: Sequence[Column], width: int, where: Where, ascii_only: bool
+) -> RenderableType:
     """The columns in rows of as many as fit."""
     fitting = max(width // COLUMN, 1)
     rows: list[RenderableType] = [Text(f"  {title}", style="bold")]
@@ -70,23 +92,23 @@ def _half(title: str, columns: Sequence[Column], width: int, ascii_only: bool) -
         table = Table.grid()
         for _ in row:
             table.add_column(width=min(COLUMN, width))
-        table.add_row(*(_column(column, ascii_only) for column in row))
+        table.add_row(*(_column(column, where, ascii_only) for column in row))
         rows.append(table)
     return Group(*rows)
 
 
-def _column(column: Column, ascii_only: bool) -> RenderableType:
+def _column(column: Column, where: Where, ascii_only: bool) -> RenderableType:
     left_out = f" (+{column.left_out})" if column.left_out else ""
     head = Text(f"  micro-batch {column.micro}{left_out}", style="dim")
-    return Group(head, *(_cell(cell, ascii_only) for cell in column.cells))
+    return Group(head, *(_cell(cell, where, ascii_only) for cell in column.cells))
 
 
-def _cell(cell: Cell, ascii_only: bool) -> RenderableType:
+def _cell(cell: Cell, where: Where, ascii_only: bool) -> RenderableType:
     style = STYLES[cell.kind]
     lines = [Text(_plain(cell.text, ascii_only), style=style)]
     if cell.wrong:
         lines.insert(0, Text(_plain(f"✗ {' '.join(cell.wrong)}", ascii_only), style=WRONG))
-    place = f"line {cell.place.line}, " if cell.place is not None else ""
+    place = f"{_plain(where(cell.place), ascii_only)}, " if cell.place is not None else ""
     frame = box.ASCII if ascii_only else box.HEAVY if cell.wrong else box.ROUNDED
     return Panel(
         Group(*lines),
@@ -99,7 +121,18 @@ def _cell(cell: Cell, ascii_only: bool) -> RenderableType:
     )
 
 
-ASCII = {"×": "x", "·": "*", "Σ": "sum", "–": "-", "✗": "x", "²": "^2", "³": "^3", "⁻¹": "^-1", "⁻²": "^-2"}
+ASCII = {
+    "×": "x",
+    "·": "*",
+    "Σ": "sum",
+    "–": "-",
+    "✗": "x",
+    "…": "~",
+    "²": "^2",
+    "³": "^3",
+    "⁻¹": "^-1",
+    "⁻²": "^-2",
+}
 
 
 def _plain(text: str, ascii_only: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -70,3 +71,51 @@ def test_the_picture_in_the_docs_is_real(checkout: Path, ampcheck: Run) -> None:
     said = [line.rstrip() for line in run.stdout.splitlines()]
     start = said.index(shown[0])
     assert said[start : start + len(shown)] == shown
+
+
+def test_a_cell_of_the_picture_says_which_file_its_line_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_name_that_is_too_long.py").write_text("def step(opt, scaler):\n    scaler.step(opt)\n")
+    (tmp_path / "main.py").write_text(
+        "import torch\n"
+        "from a_name_that_is_too_long import step\n"
+        "def train(model, opt, loader):\n"
+        "    scaler = torch.amp.GradScaler()\n"
+        "    for x, y in loader:\n"
+        "        scaler.scale(model(x).sum()).backward()\n"
+        "        step(opt, scaler)\n"
+        "        scaler.update()\n"
+        "        opt.zero_grad()\n"
+    )
+    assert main(["timeline", "main.py", "--width", "80"]) == 0
+    said = capsys.readouterr().out
+    assert "line 6, × S" in said
+    assert "…oo_long.py:2, true" in said
+
+
+def test_in_a_notebook_the_picture_counts_lines_as_findings_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = (
+        "import torch\nscaler = torch.amp.GradScaler()\nopt = torch.optim.SGD(model.parameters())",
+        "for x, y in loader:\n    scaler.scale(model(x).sum()).backward()\n    scaler.step(opt)\n"
+        "    scaler.update()\n    opt.zero_grad()",
+    )
+    code = [{"cell_type": "code", "metadata": {}, "source": cell, "outputs": []} for cell in cells]
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4}))
+    assert main(["timeline", "train.ipynb", "--width", "80"]) == 0
+    said = capsys.readouterr().out
+    assert "cell 2:2, × S" in said
+    assert "cell 2:5, none" in said
+
+
+def test_a_file_that_is_no_python_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def train(:\n    loss.backward()\n    optimizer.step()\n")
+    assert main(["timeline", str(broken)]) == 2
+    assert capsys.readouterr().err == (
+        f"ampcheck: {broken}: not Python: line 1: invalid syntax\nampcheck: no training loop found\n"
+    )
