@@ -86,6 +86,22 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        """Refuse what is left here: argparse would let the top parser do it, whose help has no options."""
+        options, left = super().parse_known_args(args, namespace)
+        if left:
+            self._refuse_argument(left[0])
+        return options, left
+
+    def _refuse_argument(self, argument: str) -> NoReturn:
+        from difflib import get_close_matches
+
+        if not argument.startswith("-"):
+            self.error(f"one argument too many: {argument!r}")
+        name = argument.partition("=")[0]
+        close = get_close_matches(name, self._option_string_actions, n=1, cutoff=0.7)
+        self.error(f"unknown option {name}" + (f": did you mean {close[0]}?" if close else ""))
+
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command."""

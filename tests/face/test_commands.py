@@ -158,6 +158,25 @@ def test_a_bad_option_is_one_line(arguments: list[str], capsys: pytest.CaptureFi
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fromat", "json"], "ampcheck check: unknown option --fromat: did you mean --format?"),
+        (["check", "--ignroe=AMP1"], "ampcheck check: unknown option --ignroe: did you mean --ignore?"),
+        (["audit", "--output-file", "x.html"], "ampcheck audit: unknown option --output-file: did you mean"),
+        (["rules", "--json"], "ampcheck rules: unknown option --json (see `ampcheck rules --help`)"),
+        (["rules", "AMP101"], "ampcheck rules: one argument too many: 'AMP101'"),
+    ],
+)
+def test_an_option_that_a_command_does_not_have(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_a_confirmed_finding_fails(clipped: Finding, checked: Checked, replayed: Any) -> None:
     checked(Report((clipped,), files=1))
     devices = replayed(Replay("confirmed", "cpu"))
