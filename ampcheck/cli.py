@@ -86,7 +86,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Refuse what is left here: argparse would let the top parser do it, whose help has no options."""
         options, left = super().parse_known_args(args, namespace)
         if left:

@@ -81,6 +81,8 @@ def select(selectors: Iterable[str], rules: Iterable[Rule]) -> frozenset[str]:
 
 
 def _unknown(text: str, rules: tuple[Rule, ...]) -> UnknownRuleError:
+    if any(rule.code.startswith(text.upper()) for rule in rules):
+        return UnknownRuleError(f"{text!r} stands for several rules: `ampcheck rules` lists them")
     names = difflib.get_close_matches(text.lower(), [rule.name for rule in rules], n=3)
     codes = difflib.get_close_matches(text.upper(), [rule.code for rule in rules], n=3)
     close = names if names and "-" in text else codes or names

@@ -101,5 +101,8 @@ def _git(folder: str, *arguments: str) -> bytes:
         raise GitError("git is not installed") from None
     if run.returncode:
         said = run.stderr.decode(errors="replace").strip().splitlines()
-        raise GitError(said[0].removeprefix("fatal: ") if said else "")
+        why = said[0].removeprefix("fatal: ") if said else ""
+        if "dubious ownership" in why:  # a container that runs as another user than the one who checked out
+            why += "; allow it with: git config --global --add safe.directory FOLDER"
+        raise GitError(why)
     return run.stdout

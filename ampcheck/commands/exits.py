@@ -17,7 +17,8 @@ class CannotDoError(Exception):
 
 
 def refuse(message: str) -> int:
-    """Say in one line on standard error what could not be done."""
+    """Say on standard error what could not be done: one line, or one for each mistake in a settings file."""
     sys.stdout.flush()
-    print(f"ampcheck: {message}", file=sys.stderr)
+    for line in message.splitlines():
+        print(f"ampcheck: {line}", file=sys.stderr)
     return COULD_NOT

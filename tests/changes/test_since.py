@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -295,6 +296,19 @@ def test_outside_of_a_repository(
     Path("train.py").write_text(TWO)
     assert main(["train.py", "--since", "HEAD"]) == 2
     assert "ampcheck: --since: .: not a git repository" in capsys.readouterr().err
+
+
+def test_a_repository_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    Path("train.py").write_text(TWO)
+    assert main(["train.py", "--since", "HEAD"]) == 2
+    assert "allow it with: git config --global --add safe.directory" in capsys.readouterr().err
 
 
 def test_without_git(

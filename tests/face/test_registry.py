@@ -159,6 +159,13 @@ def test_an_unknown_rule_brings_close_ones_to_mind(text: str, said: str) -> None
         registry.select([text], registry.built_in())
 
 
+def test_a_prefix_where_one_rule_is_asked_for() -> None:
+    with pytest.raises(
+        registry.UnknownRuleError, match="'amp1' stands for several rules: `ampcheck rules` lists"
+    ):
+        registry.find("amp1", registry.built_in())
+
+
 def test_a_rule_is_found_by_code_or_name_in_any_case() -> None:
     rule = registry.built_in()[0]
     assert registry.find(rule.code.lower(), registry.built_in()) is rule

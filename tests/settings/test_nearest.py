@@ -131,6 +131,18 @@ def test_a_mistake_in_the_settings_is_no_clean_run(project: Path, capsys: pytest
     assert not said.out
 
 
+def test_each_mistake_in_the_settings_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ampcheck.toml").write_text('possible = "yes"\ndevice = "tpu"\n')
+    Path("a.py").write_text("x = 1\n")
+    assert main(["check", "a.py"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("ampcheck: ampcheck.toml:1: `possible`")
+    assert second.startswith("ampcheck: ampcheck.toml:2: `device`")
+
+
 def test_files_with_other_settings_are_still_checked(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
