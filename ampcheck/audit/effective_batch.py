@@ -51,7 +51,7 @@ def _window(trace: Trace, sizes: Sizes, configured: Configurations) -> tuple[str
             return str(answer.value), f"{answer.value}, says {answer.owner}"
         named = " or ".join(dict.fromkeys(size.text for size in sizes.windows))
         return ("K" if named else "1"), (
-            f"1 in the runs shown, from {named}" if named else "1, nothing is accumulated"
+            f"1 in the runs shown; the file also says {named}" if named else "1, nothing is accumulated"
         )
     window = trace.window
     if window.text.isdigit():
