@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ampcheck.cli import main
+
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
@@ -142,7 +144,13 @@ def test_a_summary_opens_by_the_keyboard(browser: Chrome, page: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_the_page_itself_never_scrolls_sideways(browser: Chrome, page: Path, width: int) -> None:
+def test_the_page_itself_never_scrolls_sideways(browser: Chrome, tmp_path: Path, width: int) -> None:
+    folder = tmp_path / "a_folder_with_quite_a_long_name_that_no_narrow_window_holds_in_one_line"
+    folder.mkdir()
+    code = "def train(model, optimizer, batches):\n    for x in batches:\n        model(x).backward()\n"
+    (folder / "train.py").write_text(code + "        optimizer.step()\n")
+    page = tmp_path / "report.html"
+    assert main(["audit", str(folder / "train.py"), "--output", str(page)]) == 0
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     opened(browser, page)
