@@ -94,3 +94,18 @@ def test_the_replay_confirms_before_the_commit(try_repo: TryRepo) -> None:
     assert run.returncode == 1
     assert re.search(r"^ampcheck \(replay\)\.+Failed$", run.stdout, re.MULTILINE)
     assert run.stdout.count("— confirmed") == 2
+
+
+def test_what_is_proven_is_mended_and_the_commit_fails_until_it_is_staged(
+    try_repo: TryRepo, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    run = try_repo("ampcheck-fix", wrong_py=WRONG, wrong_ipynb=notebook("print(1)", WRONG))
+    assert run.returncode == 1
+    assert re.search(r"^ampcheck \(fix\)\.+Failed$", run.stdout, re.MULTILINE)
+    assert "files were modified by this hook" in run.stdout
+    project = tmp_path / "project"
+    for name in ("wrong.py", "wrong.ipynb"):
+        assert "scaler.unscale_(optimizer)" in (project / name).read_text("utf-8")
+    again = try_repo("ampcheck-fix")
+    assert again.returncode == 0, again.stdout
