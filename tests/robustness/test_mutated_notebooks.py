@@ -29,6 +29,8 @@ KEYS = (
     "kernelspec",
     "name",
 )
+# What has a line for each finding says nothing where there is none.
+SILENT = ("json-lines", "github")
 WORDS = ("code", "markdown", "python", "loss.backward()", "%%time\n", "!ls", "\ud800", "\x00", "", "backward")
 
 junk = st.recursive(
@@ -51,8 +53,9 @@ def check(folder: Path, data: bytes) -> None:
     path.write_bytes(data)
     report = check_paths([str(path)], options=Options(possible=True))
     assert not [finding.message for finding in report.findings if finding.code == "AMP903"]
-    for form in FORMATS.values():
-        assert [plain(line) for line in form(report)]
+    for name, form in FORMATS.items():
+        shown = [plain(line) for line in form(report)]
+        assert shown or (name in SILENT and not report.findings)
 
 
 def replaced(value: Any, place: int, new: Any) -> Any:
