@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ampcheck import check, registry
+from ampcheck import registry, session
 from ampcheck.check import Options, check_paths, python_files, traces_of
 from ampcheck.events import Site
 from ampcheck.finding import Finding, Report
@@ -105,7 +105,7 @@ def test_a_crash_of_the_analysis_itself_is_one_too(tree: Path, monkeypatch: pyte
     def explode(*_: object) -> None:
         raise AssertionError("unforeseen")
 
-    monkeypatch.setattr(check, "explore", explode)
+    monkeypatch.setattr(session, "explore", explode)
     report = check_paths([str(tree / "c_right.py")])
     assert codes(report) == [("c_right.py", 1, "AMP903")]
 
@@ -114,7 +114,7 @@ def test_an_interrupt_is_not_swallowed(tree: Path, monkeypatch: pytest.MonkeyPat
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(check, "explore", interrupt)
+    monkeypatch.setattr(session, "explore", interrupt)
     with pytest.raises(KeyboardInterrupt):
         check_paths([str(tree)])
 
