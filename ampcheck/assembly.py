@@ -80,7 +80,9 @@ class _Assembly:
         main = project.readings.lowered(self.source, project.outline(self.home), holders, hooks=hooks)
         modules = {main.path: main}
         self._follow(main, self.home, 0)
-        behind = {(one.parameter, one.attribute): tuple(self._behind(one)) for one in self.handed}
+        behind = {
+            (one.parameter, one.annotation, one.attribute): tuple(self._behind(one)) for one in self.handed
+        }
         done: dict[str, frozenset[str]] = {}
         while pending := [path for path, names in self.wanted.items() if done.get(path) != frozenset(names)]:
             path = pending[0]

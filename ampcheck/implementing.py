@@ -20,15 +20,20 @@ __all__ = ["Handed", "Implementing"]
 # So many implementations are tried, those nearest to the abstract class first.
 MOST = 12
 
+# By parameter, its annotation and an attribute: the class declared there, and the methods that are asked of it.
+Asked = dict[tuple[str, str, str], tuple[Link, set[str]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Handed:
     """Who can stand behind ``parameter.attribute`` (``parameter`` itself where that is "").
 
-    `methods` are those that are asked of it; `left_out`: more could than are tried.
+    `annotation` is how the parameter is declared: another of the same name may be something else.  `methods` are those
+    that are asked of it; `left_out`: more could than are tried.
     """
 
     parameter: str
+    annotation: str
     attribute: str
     methods: frozenset[str]
     classes: tuple[Link, ...]
@@ -50,54 +55,50 @@ class Implementing:
         return self._found[path]
 
     def _search(self, path: str) -> Iterator[Handed]:
-        asked: dict[tuple[str, str], tuple[Link, set[str]]] = {}
+        asked: Asked = {}
         for piece in self.project.outline(path).pieces:
             for node in ast.walk(piece.statement):
                 if isinstance(node, ast.FunctionDef):
                     for given in node.args.args:
                         declared = self._declared(path, given.annotation)
                         if declared is not None:
-                            self._ask(node, given.arg, declared, asked)
-        for (parameter, attribute), (link, methods) in asked.items():
+                            self._ask(node, given, declared, asked)
+        for (parameter, annotation, attribute), (link, methods) in asked.items():
             abstract = frozenset(methods & _abstract_methods(self._class(link)))
             if not abstract:
                 continue
             classes = [one for one in self._deriving(link) if self._implements(one, abstract)]
             if classes:
                 tried = tuple(classes[:MOST])
-                yield Handed(parameter, attribute, abstract, tried, len(classes) > MOST)
+                yield Handed(parameter, annotation, attribute, abstract, tried, len(classes) > MOST)
 
     def _ask(
         self,
         function: ast.FunctionDef,
-        parameter: str,
+        given: ast.arg,
         declared: Link,
-        asked: dict[tuple[str, str], tuple[Link, set[str]]],
+        asked: Asked,
     ) -> None:
         """Note what a function calls on a parameter, and on the attributes that its class declares."""
+        parameter, annotation = given.arg, _spelled(given.annotation)
         for node in ast.walk(function):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name == parameter:
-                    asked.setdefault((parameter, ""), (declared, set()))[1].add(method)
+                    asked.setdefault((parameter, annotation, ""), (declared, set()))[1].add(method)
                 case ast.Call(
                     func=ast.Attribute(
                         value=ast.Attribute(value=ast.Name(id=name), attr=attribute), attr=method
                     )
                 ) if name == parameter:
-                    annotation = _attribute_annotation(self._class(declared), attribute)
-                    link = self._declared(declared.path, annotation)
+                    own = _attribute_annotation(self._class(declared), attribute)
+                    link = self._declared(declared.path, own)
                     if link is not None:
-                        asked.setdefault((parameter, attribute), (link, set()))[1].add(method)
+                        asked.setdefault((parameter, annotation, attribute), (link, set()))[1].add(method)
 
     def _declared(self, path: str, annotation: ast.expr | None) -> Link | None:
         """The class of the project that an annotation names, in quotes or not."""
-        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            name = annotation.value
-        elif isinstance(annotation, (ast.Name, ast.Attribute)):
-            name = ast.unparse(annotation)
-        else:
-            return None
-        link = self.project.spelled_as(path, name)
+        name = _spelled(annotation)
+        link = self.project.spelled_as(path, name) if name else None
         return link if link is not None and self._class(link) is not None else None
 
     def _class(self, link: Link) -> ast.ClassDef | None:
@@ -126,6 +127,17 @@ class Implementing:
         cls = self._class(link)
         own = _methods(cls)
         return bool(methods & own.keys()) and self.project.is_eventful(link.path, link.name)
+
+
+def _spelled(annotation: ast.expr | None) -> str:
+    """The name in an annotation, in quotes or not; "" where it is anything else."""
+    match annotation:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Name() | ast.Attribute():
+            return ast.unparse(annotation)
+        case _:
+            return ""
 
 
 def _name(statement: ast.stmt) -> str:

@@ -435,8 +435,8 @@ class Program:
     `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
     ("", name) for absolute ones.
     `networks` says what the forward of a network gives back, by the file and the (dotted) name of its class there.
-    `handed` names the classes that can stand behind what a function of the main file is handed, by parameter and
-    attribute of it ("" for itself).  `packages` are the project's own, by their top-level names.
+    `handed` names the classes that can stand behind what a function of the main file is handed, by parameter, its
+    annotation and an attribute of it ("" for itself).  `packages` are the project's own, by their top-level names.
     `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
     `names` are what the project's settings say of its own wrappers.
     Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
@@ -449,7 +449,7 @@ class Program:
     settings: dict[str, int] = field(default_factory=dict)
     names: OwnNames = field(default_factory=OwnNames)
     networks: dict[tuple[str, str], Returns] = field(default_factory=dict)
-    handed: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
+    handed: dict[tuple[str, str, str], tuple[Link, ...]] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -27,7 +27,9 @@ Names = dict[str, Shape]
 KEEPING = frozenset(
     "float double half bfloat16 to cuda cpu type squeeze view reshape contiguous clone unsqueeze flatten".split()
 )
-COUNTS = frozenset("sum numel size count_nonzero clamp clamp_min item".split())
+COUNTS = frozenset("sum numel size count_nonzero".split())
+# ... and those that keep a count what it is.
+BOUNDED = frozenset("clamp clamp_min item float to".split())
 
 
 def returns_of(cls: ast.ClassDef, imports: Mapping[str, str]) -> Returns:
@@ -298,10 +300,12 @@ def _is_weight(node: ast.expr) -> bool:
 def _is_count(node: ast.expr) -> bool:
     """How many items there are: ``mask.sum()``, ``x.numel()``, ``len(x)``, ``x.shape[0]``."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=attr)):
-            return attr in COUNTS
-        case ast.Call(func=ast.Name(id="len" | "max")):
+        case ast.Call(func=ast.Attribute(value=base, attr=attr)):
+            return attr in COUNTS or (attr in BOUNDED and _is_count(base))
+        case ast.Call(func=ast.Name(id="len")):
             return True
+        case ast.Call(func=ast.Name(id="max"), args=arguments):
+            return any(map(_is_count, arguments))
         case ast.Subscript(value=ast.Attribute(attr="shape")):
             return True
         case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant()):

@@ -12,7 +12,7 @@ from ampcheck.running.machine import Machine
 from ampcheck.running.roles import as_optimizer, as_scaler, as_scheduler
 from ampcheck.running.truth import truth
 
-__all__ = ["argument", "engine_by_name"]
+__all__ = ["argument", "engine_by_name", "is_none"]
 
 
 def argument(machine: Machine, parameter: p.Parameter, index: int) -> v.Value:
@@ -29,8 +29,8 @@ def argument(machine: Machine, parameter: p.Parameter, index: int) -> v.Value:
 
 def _stand_in(machine: Machine, value: v.Unknown, parameter: p.Parameter) -> None:
     """What the root is handed may be an object of one of several classes: each is a configuration of its own."""
-    for (name, attribute), links in machine.program.handed.items():
-        if name != parameter.name or value.role is not None:
+    for (name, annotation, attribute), links in machine.program.handed.items():
+        if (name, annotation) != (parameter.name, _spelled(machine, parameter)) or value.role is not None:
             continue
         spelled = f"{name}.{attribute}" if attribute else name
         if spelled in machine.handed:
@@ -46,6 +46,16 @@ def _stand_in(machine: Machine, value: v.Unknown, parameter: p.Parameter) -> Non
             instance = machine.handed[spelled] = unknown_object(machine, cls, spelled)
             _put(value, attribute, instance)
             break
+
+
+def _spelled(machine: Machine, parameter: p.Parameter) -> str:
+    match parameter.annotation:
+        case p.Constant(value=str() as text):
+            return text
+        case None:
+            return ""
+        case annotation:
+            return machine.text(annotation)
 
 
 def _put(value: v.Unknown, attribute: str, instance: v.Instance) -> None:
@@ -102,7 +112,7 @@ def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
         unknown: dict[str, v.Value] = {
             parameter.name: v.Unknown(f"{name}.{parameter.name}")
             for parameter in init.node.parameters[1:]
-            if not parameter.star and not _is_none(parameter.default) and parameter.name not in left
+            if not parameter.star and not is_none(parameter.default) and parameter.name not in left
         }
         hint, machine.hint = machine.hint, name
         machine.call(v.Bound(init, instance), [], unknown, p.Opaque(cls.node.site))
@@ -113,9 +123,9 @@ def unknown_object(machine: Machine, cls: v.Class, name: str) -> v.Instance:
     return instance
 
 
-def _is_none(default: p.Expr | None) -> bool:
-    """Whether a parameter is for what is seldom given: nothing is gained by trying both."""
-    return isinstance(default, p.Constant) and default.value is None
+def is_none(value: p.Expr | None) -> bool:
+    """Whether an expression is ``None``; a parameter with it by default is for what is seldom given."""
+    return isinstance(value, p.Constant) and value.value is None
 
 
 # What only an engine has: ``accelerator`` alone is as often a device.

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ampcheck import program as p
 from ampcheck.running import values as v
-from ampcheck.running.annotations import engine_by_name
+from ampcheck.running.annotations import engine_by_name, is_none
 from ampcheck.running.arithmetic import coerce
 from ampcheck.running.classes import class_kind
 from ampcheck.running.comparing import compare
@@ -212,7 +212,7 @@ def _assigned_elsewhere(machine: Machine, instance: v.Instance, name: str) -> v.
         for method, statement in assignments:
             if statement.value is None or not _builds_role(statement.value):
                 continue
-            if _is_none(statement.value) and not all(_is_none(other.value) for _, other in assignments):
+            if is_none(statement.value) and not all(is_none(other.value) for _, other in assignments):
                 continue  # until some other method has been called
             machine.touch()
             frame, hint = machine.frame, machine.hint
@@ -268,10 +268,6 @@ def _is_self(target: p.Attribute) -> bool:
     return isinstance(target.value, p.Name) and target.value.id == "self"
 
 
-def _is_none(value: p.Expr | None) -> bool:
-    return isinstance(value, p.Constant) and value.value is None
-
-
 def forget_unset(instance: v.Instance, root: p.FunctionDef) -> None:
     """Leave open what a constructor sets to None for another method to fill in before this root is called."""
     for name, value in list(instance.attributes.items()):
@@ -283,7 +279,7 @@ def forget_unset(instance: v.Instance, root: p.FunctionDef) -> None:
                 and method.node is not root
                 and method.node.name != "__init__"
             )
-            if any(not _is_none(statement.value) for statement in later):
+            if any(not is_none(statement.value) for statement in later):
                 del instance.attributes[name]
 
 

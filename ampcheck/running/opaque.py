@@ -146,7 +146,7 @@ def _is_clip(callee: v.Unknown, node: p.Expr) -> bool:
     """Whether what is called, a function that somebody else chose, is called a clip of gradients."""
     called = node.func if isinstance(node, p.Call) else None
     own = called.attr if isinstance(called, p.Attribute) else called.id if isinstance(called, p.Name) else ""
-    return names_clip(own) or names_clip(callee.text)
+    return (names_clip(own) or names_clip(callee.text)) and not _is_harmless(own)
 
 
 def _agreed(machine: Machine, value: v.Unknown, how: str) -> None:

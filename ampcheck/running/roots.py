@@ -18,7 +18,6 @@ from ampcheck.running.epochs import first_count, is_one_epoch
 from ampcheck.running.layout import DRIVE, Root
 from ampcheck.running.looping import OUTER
 from ampcheck.running.machine import Machine, Signal
-from ampcheck.running.naming import names_window
 
 __all__ = ["start"]
 
@@ -106,7 +105,7 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
         return None
     if class_kind(owner) == "engine" and root.name != DRIVE:
         return None
-    instance = machine.call(owner, [], _options(owner), p.Opaque(cls.site))
+    instance = machine.call(owner, [], _options(machine, owner), p.Opaque(cls.site))
     if not isinstance(instance, v.Instance):
         instance = v.Instance(owner)
     instance.id = "self"
@@ -115,7 +114,7 @@ def _callable(machine: Machine, root: p.FunctionDef, cls: p.ClassDef | None) -> 
     return value if isinstance(value, (v.Bound, v.Function)) else None
 
 
-def _options(cls: v.Class) -> dict[str, v.Value]:
+def _options(machine: Machine, cls: v.Class) -> dict[str, v.Value]:
     """A constructor's options are open, whatever they are by default: nobody knows who builds the object, and how.
 
     What defaults to None (``model=None``) may be given all the same.
@@ -129,7 +128,7 @@ def _options(cls: v.Class) -> dict[str, v.Value]:
         and (
             parameter.default.value is None
             or isinstance(parameter.default.value, (bool, str))
-            or names_window(parameter.name)
+            or machine.names_window(parameter.name)
         )
     }
 
