@@ -10,6 +10,7 @@ itself refuses it.  Equal sources are one mutant, under the first of its names.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,15 +49,17 @@ class _Block:
     statements: tuple[_Statement, ...]
 
 
+@functools.cache
 def mutants_of(loop: Path) -> tuple[Mutant, ...]:
     """All mutants of one loop, by change; none equals the loop or another mutant."""
     module = cst.parse_module(loop.read_text())
     seen = {module.code}
     found = []
     for change, mutated in (c for place in _places(module) for c in _changes(module, tuple(_blocks(place)))):
-        if mutated.code not in seen and _assigns_before_use(mutated.code):
-            seen.add(mutated.code)
-            found.append(Mutant(loop.stem, change, mutated.code))
+        source = mutated.code
+        if source not in seen and _assigns_before_use(source):
+            seen.add(source)
+            found.append(Mutant(loop.stem, change, source))
     return tuple(found)
 
 
@@ -148,6 +151,9 @@ class _Editing(cst.CSTTransformer):
     def __init__(self, edit: _Edit) -> None:
         super().__init__()
         self.edit = edit
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Module | cst.BaseCompoundStatement | cst.BaseSuite)  # no edit lies deeper
 
     def on_leave(
         self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT
