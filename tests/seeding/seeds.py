@@ -387,7 +387,7 @@ def _(s: Script) -> None:
         start = s.places(r"if pending:$")[0]
         del s.lines[start : s.block(start).stop]
         return
-    tail = r"% [\w.]+ == 0 or .*len\(.*?\)( - 1)?"
+    tail = r"% [\w.]+ == (0|\w+ - 1) or .*len\(.*?\)( - 1)?"
     if not s.has(tail):
         raise Impossible("its windows do not end with epochs")
     s.replace(tail, r" or .*len\([\w.]+\)( - 1)?", "")
@@ -398,10 +398,13 @@ def _(s: Script) -> None:
     s.places(DIVIDE)
     if s.has(r"start=1"):
         s.replace(r"start=1", r", start=1", "")
-    elif s.has(r"micro_step \+= 1"):
-        s.drop(r"micro_step \+= 1")
-        loop = s.places(r"for inputs, labels in loader")[0]
-        s.lines.insert(s.block(loop).stop, "        micro_step += 1")
+    elif s.has(r"(count|micro_step) \+= 1"):
+        count = s.texts(r"(count|micro_step) \+= 1")[0]
+        s.drop(r"(count|micro_step) \+= 1")
+        loop = s.places(r"for .* in loader:")[0]
+        s.lines.insert(s.block(loop).stop, f"{s.indent(loop)}    {count}")
+    elif s.has(r"== window - 1"):
+        s.replace(r"== window - 1", r"== window - 1", "== 0")
     elif s.has(r"\(?\w+ \+ 1\)? % "):
         s.replace(r"\(?\w+ \+ 1\)? % ", r"\((\w+) \+ 1\) %", r"\1 %")
     else:
@@ -436,6 +439,8 @@ def _(s: Script) -> None:
         del s.lines[start : s.block(start).stop]
     elif s.has(r"if number \+ 1 == self"):
         s.replace(r"if number \+ 1 == self", r"number \+ 1", "number")
+    elif s.has(r"% window == window - 1"):
+        s.replace(r"== window - 1", r"== window - 1( or .*?len\(loader\) - 1)?", "== window")
     elif s.has(r"% [\w.]+ == 0"):
         pattern = rf"% {re.escape(window)} == 0( or .*?len\([\w.]+\)( - 1)?)?"
         s.replace(r"% [\w.]+ == 0", pattern, f"% {window} == {window}")
@@ -481,6 +486,8 @@ def _(s: Script) -> None:
     call = next((mark for mark in dress.CALLS if s.has(mark)), "")
     names = ("images", "samples", "x")
     batch = next((name for name in names if s.has(rf"for .*\b{name}\b.* in ")), "batch[0]")
+    if s.has(r'batch\["tokens"\]'):
+        batch = 'batch["tokens"]'
     s.before(call or AUTOCAST, f"if {batch}.isnan().any(): continue")
 
 
