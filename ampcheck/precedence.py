@@ -277,7 +277,8 @@ def step_beyond_update(trace: Trace, record: Record) -> tuple[Record, Record] | 
 def updates_idle_micro_batch(trace: Trace, record: Record) -> Record | None:
     """For an update that torch refuses: the boundary's step that it should have waited for.
 
-    None where the update's own micro-batch steps, or where no boundary test keeps it from stepping.
+    None where the update's own micro-batch steps, or where nothing keeps it from stepping: neither a boundary test
+    nor an inner loop over the window's micro-batches.
     """
     update = record.event
     if not isinstance(update, Update) or update.explicit or not record.refused:
@@ -285,8 +286,24 @@ def updates_idle_micro_batch(trace: Trace, record: Record) -> Record | None:
     steps = [r for r, step in trace.of(Step) if step.scaler == update.scaler]
     if any(same_micro_batch(r, record) for r in steps):
         return None
-    gated = [r for r in steps if _jumps(trace, record) or boundary_guards_beyond(r, record)]
+    gated = [
+        r
+        for r in steps
+        if _jumps(trace, record) or boundary_guards_beyond(r, record) or _ends_inner_loop(trace, r, record)
+    ]
     return next((r for r in gated if r.index > record.index), gated[-1] if gated else None)
+
+
+def _ends_inner_loop(trace: Trace, step: Record, record: Record) -> bool:
+    """Whether a step comes right behind the loop over a window's micro-batches that a record is in."""
+    if trace.window is None or "loop" not in trace.window.declared:
+        return False
+    depth = len(step.iteration)
+    return (
+        step.index > record.index
+        and depth < len(record.iteration)
+        and (record.iteration[:depth] == step.iteration)
+    )
 
 
 def divided_without_scaling(trace: Trace, record: Record) -> tuple[Contribution, ...]:
