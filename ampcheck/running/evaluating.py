@@ -189,7 +189,16 @@ def _display(machine: Machine, node: p.Display) -> v.Value:
         else:
             items.append(machine.evaluate(element))
     machine.hint = hint
-    return v.Seq(node.kind, items)
+    return _joined(machine, node, items) or v.Seq(node.kind, items)
+
+
+def _joined(machine: Machine, node: p.Display, items: list[v.Value]) -> v.Parameters | None:
+    """``[*a.parameters(), *b.parameters()]``: its elements are single parameters, not those of a model each."""
+    spread = [item for item in items if isinstance(item, v.Parameters)]
+    if not spread or len(spread) < len(items) or not all(isinstance(e, p.Starred) for e in node.items):
+        return None
+    models = tuple(dict.fromkeys(m for part in spread for m in part.models))
+    return v.Parameters(models, any(part.partial for part in spread), text=machine.text(node))
 
 
 def _dict(machine: Machine, node: p.DictDisplay) -> v.Value:
