@@ -16,8 +16,6 @@ ACCEPTED: dict[str, frozenset[str]] = {
 """Outcomes of rules that the replay cannot confirm on tensors."""
 
 MISSED: dict[tuple[str, str], str] = {
-    ("AMP109", "nested"): "reported as AMP111: nothing steps in the inner loop, where it updates",
-    ("AMP204", "two_optimizers"): "a loop over a list made of two models' parameters is not followed",
     ("AMP305", "micro_batches"): "the division was all that declared its window",
     ("AMP313", "micro_batches"): "possible only: its window ends with each call",
     ("AMP313", "nested"): "possible only: its windows end with an inner loop",
