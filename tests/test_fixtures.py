@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ampcheck import registry
+from ampcheck import importers, registry
 from ampcheck.check import Options, check_paths, traces_of
 from ampcheck.events import Backward, Differentiate, Edit, EngineCall, Escape, Read, Step
 from ampcheck.finding import Finding, Report
@@ -28,6 +30,14 @@ NO_SHAPES = frozenset({"AMP903"})
 
 # Files of a project are checked together (`tests/test_projects.py`): alone, a file also shows what it calls.
 ALONE = [path for path in fixture_files() if "projects" not in path.parts]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scanned_once() -> Iterator[None]:
+    """The imports of this whole project are read once, not for each fixture anew: here no file changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importers, "_scan", functools.cache(importers._scan))
+        yield
 
 
 def certain_in(path: Path) -> Report:
@@ -82,6 +92,10 @@ def test_every_construct_has_both_files(path: Path) -> None:
     assert path.with_name(other).is_file()
 
 
+# From here on nothing is counted: `uncounted` lasts until the end of a file.
+
+
+@pytest.mark.usefixtures("uncounted")
 def test_every_error_with_an_oracle_is_confirmed() -> None:
     report = check_paths([str(FIXTURES)], options=CERTAIN)
     replayed = replay(report.findings, device="cpu")
@@ -110,6 +124,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.usefixtures("uncounted")
 def test_the_tour_shows_the_figures_of_the_source_documents() -> None:
     texts: defaultdict[tuple[str, str], str] = defaultdict(str)
     for finding in replay(check_paths([str(FIXTURES / "tour")], options=CERTAIN).findings, device="cpu"):
@@ -118,6 +133,7 @@ def test_the_tour_shows_the_figures_of_the_source_documents() -> None:
     assert not missing
 
 
+@pytest.mark.usefixtures("uncounted")
 def test_right_fixtures_replay_like_a_correct_loop() -> None:
     runs = [
         (path, trace)

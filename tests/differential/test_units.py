@@ -15,6 +15,8 @@ from ampcheck.trace import Guard, Trace
 from tests.differential.measure import SCALE, Measured, StepSeen, measure
 from tests.differential.programs import AMP, NO_AMP, Program, programs
 
+pytestmark = pytest.mark.usefixtures("uncounted")
+
 EXAMPLES = 200
 
 NOT_REFUSED = ("Attempted ", "No inf checks were recorded ")

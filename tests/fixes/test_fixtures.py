@@ -18,6 +18,8 @@ from ampcheck.fixes.proof import prove
 from tests.expectations import expected, fixture_files, label
 from tests.fixes.loops import edited
 
+pytestmark = pytest.mark.usefixtures("uncounted")
+
 NAMES = {rule.code: rule.name.replace("-", "_") for rule in registry.built_in()}
 
 NO_FIX = {

@@ -16,6 +16,8 @@ from ampcheck.trace import Trace
 from tests.mutation.lists import Key, benign, flagged, legitimate
 from tests.mutation.mutants import LOOPS, Mutant, mutants_of
 
+pytestmark = pytest.mark.usefixtures("uncounted")
+
 
 def all_mutants() -> dict[Key, Mutant]:
     """Every loop's mutants; not made when the module is imported, since each worker imports it."""

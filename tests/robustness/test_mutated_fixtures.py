@@ -17,6 +17,8 @@ from ampcheck.check import Options, check_paths
 from ampcheck.finding import Finding
 from tests.expectations import fixture_files
 
+pytestmark = pytest.mark.usefixtures("uncounted")
+
 FILES = [
     path
     for path in fixture_files()

@@ -17,6 +17,8 @@ from ampcheck.report.line import plain
 from tests.expectations import fixture_files
 from tests.robustness.test_mutated_fixtures import ALL_LINES, BRIEFLY
 
+pytestmark = pytest.mark.usefixtures("uncounted")
+
 NOTEBOOKS = [json.loads(path.read_bytes()) for path in fixture_files("notebooks")]
 KEYS = (
     "cells",
