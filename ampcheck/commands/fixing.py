@@ -19,7 +19,7 @@ from ampcheck.fixes.applying import Applied, apply
 from ampcheck.fixes.files import replace_file
 from ampcheck.fixes.proof import prove
 from ampcheck.fixes.unified import difference
-from ampcheck.report.line import show
+from ampcheck.report.line import is_coloured, show
 from ampcheck.report.progress import Progress
 from ampcheck.settings import python_files
 from ampcheck.source import read_bytes
@@ -64,7 +64,7 @@ def _diff(done: Applied, left: Sequence[Proposal]) -> int:
         for path, new in done.contents.items()
         for line in difference(os.path.relpath(path), read_bytes(path), new)
     ]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or is_coloured(sys.stdout):
         show((((line.rstrip("\r\n"), _STYLES.get(line[:1], "")),) for line in lines), sys.stdout)
     else:
         sys.stdout.writelines(lines)  # as it is: it may be meant for `git apply`

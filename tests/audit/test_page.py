@@ -162,8 +162,25 @@ def test_broken_files_are_listed_and_the_others_analysed(
 def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text("x = 1\n")
     out = tmp_path / "nowhere" / "report.html"
-    assert main(["audit", str(tmp_path), "--output", str(out)]) == 2
-    assert capsys.readouterr().err == f"ampcheck: {out}: cannot be written: No such file or directory\n"
+    with pytest.raises(SystemExit) as exit_:
+        main(["audit", str(tmp_path), "--output", str(out)])
+    assert exit_.value.code == 2
+    assert f"no such folder: {out.parent}" in capsys.readouterr().err
+
+
+def test_a_page_for_which_there_is_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    (tmp_path / "train.py").write_text("x = 1\n")
+    assert main(["audit", str(tmp_path), "--output", "/dev/full"]) == 2
+    assert capsys.readouterr().err == "ampcheck: /dev/full: cannot be written: No space left on device\n"
+
+
+def test_the_spelling_of_check_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\n")
+    out = tmp_path / "report.html"
+    assert main(["audit", str(tmp_path), "--output-file", str(out)]) == 0
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_nothing_to_show_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
