@@ -25,6 +25,7 @@ __all__ = ["run"]
 def run(options: Namespace) -> int:
     """Draw; findings do not change the exit code."""
     from rich.markup import escape
+    from rich.padding import Padding
 
     from ampcheck.timeline.loops import loops_of, with_findings
     from ampcheck.timeline.pictures import pictures
@@ -49,9 +50,11 @@ def run(options: Namespace) -> int:
                 out.print(f"  when {escape(shown.condition)}")
             out.print(picture(shown, out.width, where, ascii_only=coarse))
             for finding in shown.findings:
-                out.print(f"  [bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}")
+                said = f"[bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}"
+                out.print(Padding(said, (0, 0, 0, 2), expand=False))
                 if finding.replay is not None:
-                    out.print(f"  replay: {escape(finding.replay.text)}: {finding.replay.outcome}")
+                    measured = f"replay: {escape(finding.replay.text)}: {finding.replay.outcome}"
+                    out.print(Padding(measured, (0, 0, 0, 2), expand=False))
             out.print()
     if loops:
         out.print(legend(ascii_only=coarse))

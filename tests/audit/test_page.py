@@ -82,7 +82,34 @@ def test_the_effective_batch_is_a_product(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(LOOP.format(name="option"))
     (section,) = audited(file).sections
-    assert section.answers[BATCH].said == "16 × 1 × 1"
+    assert section.answers[BATCH].said == "16, no accumulation"
+    assert "; K = 1, every micro-batch is a step; W = 1," in section.answers[BATCH].text
+
+
+@pytest.mark.parametrize(
+    ("indent", "said", "text"),
+    [
+        (
+            "    ",
+            "b, no accumulation",
+            "K = 1, every micro-batch is a step, although the file says",
+        ),
+        ("", "b × K", "K is open, a step uses several micro-batches and nothing counts them"),
+    ],
+)
+def test_a_loop_without_a_boundary_is_not_given_a_product(
+    indent: str, said: str, text: str, tmp_path: Path
+) -> None:
+    """Whatever other loops of the file do with the length that it names."""
+    file = tmp_path / "train.py"
+    file.write_text(
+        "import torch\naccumulation_steps = 4\ndef train(model, loader):\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    for x in loader:\n"
+        f"        model(x).mean().backward()\n    {indent}optimizer.step()\n    {indent}optimizer.zero_grad()\n"
+    )
+    answer = audited(file).sections[0].answers[BATCH]
+    assert (answer.standing, answer.said) == ("open", said)
+    assert text in answer.text
 
 
 def test_who_does_what(tour: dict[str, Section]) -> None:
