@@ -55,6 +55,8 @@ def run(options: Namespace) -> int:
     code = conclude(_with_fixes(report, [p.finding for p in left]), options)
     if options.fix:
         _say(done.fixed, left, "fixed")
+    else:
+        _say_unproven(left)
     return code
 
 
@@ -97,7 +99,10 @@ def _say(fixed: Sequence[Finding], left: Sequence[Proposal], verb: str) -> None:
     more = sum(1 for p in left if p.finding.fix is not None)
     if more:
         print(f"ampcheck: {more} more with --unsafe-fixes", file=sys.stderr)
-    for reason in dict.fromkeys(
-        p.finding.fix.why for p in left if p.finding.fix and "torch" in p.finding.fix.why
-    ):
+    _say_unproven(left)
+
+
+def _say_unproven(left: Sequence[Proposal]) -> None:
+    """Once for all of them, what is missing for a proof."""
+    for reason in dict.fromkeys(p.reason for p in left if p.finding.fix is not None and p.reason):
         print(f"ampcheck: {reason}", file=sys.stderr)

@@ -25,6 +25,7 @@ __all__ = ["MOST_RUNS", "prove"]
 MOST_RUNS = 8
 """Different runs of one mended loop that are executed."""
 
+NO_TORCH = "not proven: no torch to replay on"
 _NOWHERE = Site("", 0, 0, 0, 0)
 _RENAMING = "AMP604"
 
@@ -41,18 +42,27 @@ class _Question:
 def prove(proposals: Sequence[Proposal]) -> list[Proposal]:
     """The proposals with those fixes *safe* that the replay confirms, and the others' reasons; needs torch.
 
-    Where torch is missing, every fix stays unsafe and says so.
+    Where torch is missing, every fix stays unsafe and says so in a few words; the proposal's `reason` tells the rest.
     """
     settled = {index: _without_replay(p) for index, p in enumerate(proposals)}
     questions = {i: _question(p) for i, p in enumerate(proposals) if settled[i] is None}
     try:
         answers = _executed([trace for q in questions.values() for trace in (*q.before, *q.after)])
     except ReplayUnavailable as error:
-        return [_settled(p, settled[i] or f"not proven: {error}") for i, p in enumerate(proposals)]
+        return [
+            _settled(p, known) if (known := settled[i]) else _without_torch(p, str(error))
+            for i, p in enumerate(proposals)
+        ]
     for index, question in questions.items():
         before, after = (_deviations(runs, answers) for runs in (question.before, question.after))
         settled[index] = _reason(question, before, after)
     return [_settled(p, settled[i] or "") for i, p in enumerate(proposals)]
+
+
+def _without_torch(proposal: Proposal, advice: str) -> Proposal:
+    if proposal.finding.fix is None:
+        return proposal
+    return replace(_settled(proposal, NO_TORCH), reason=f"not proven: {advice}")
 
 
 def _executed(traces: Sequence[Trace]) -> dict[int, dict[str, str]]:
