@@ -12,7 +12,8 @@ from ampcheck.check import Analysed
 from ampcheck.commands.exits import CLEAN, COULD_NOT, refuse
 from ampcheck.commands.linting import STDOUT, lint
 from ampcheck.commands.replay import replayed
-from ampcheck.report.summary import count, unshown
+from ampcheck.report.line import show
+from ampcheck.report.summary import summary, unshown
 
 __all__ = ["run"]
 
@@ -35,9 +36,8 @@ def run(options: Namespace) -> int:
                 file.write(page)
         except OSError as error:
             return refuse(f"{options.output_file}: cannot be written: {error.strerror or error}")
-        said = f"{count(len(report.findings), 'finding')} in {count(report.files, 'file')} analysed"
-        missed = f", {len({f.path for f in report.failures})} not analysed" if report.failures else ""
-        print(f"wrote {options.output_file}: {said}{missed}")
+        print(f"wrote {options.output_file}")
+        show(summary(report), sys.stdout)
     for failure in unshown(report):
         refuse(f"{failure.path}: {failure.message}")
     if refused:

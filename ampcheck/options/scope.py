@@ -15,6 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--since",
         metavar="REV",
+        type=_revision,
         help="only findings whose witness touches lines changed since the work branched off from this git revision",
     )
     files.add_argument(
@@ -22,3 +23,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the name that standard input (the path `-`) is checked under",
     )
+
+
+def _revision(text: str) -> str:
+    """A revision for git to find; in CI, an empty one is a variable that is not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the revision is empty: is its variable set?")
+    return text

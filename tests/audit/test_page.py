@@ -210,6 +210,13 @@ def test_the_spelling_of_check_is_understood(tmp_path: Path) -> None:
     assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
+def test_what_was_found_is_said_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text(LOOP.format(name="option"))
+    out = tmp_path / "report.html"
+    assert main(["audit", str(tmp_path), "--output", str(out)]) == 0
+    assert capsys.readouterr().out == f"wrote {out}\n1 error in 1 file analysed\n"
+
+
 def test_nothing_to_show_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.py").write_text("x = 1\n")
     assert main(["audit", str(tmp_path), "--output", "-"]) == 0

@@ -149,7 +149,14 @@ def test_an_unknown_rule_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["check", "--nonsense"], ["check", "--format", "xml"], ["replay", "--device", "x"]]
+    "arguments",
+    [
+        ["check", "--nonsense"],
+        ["check", "--format", "xml"],
+        ["replay", "--device", "x"],
+        ["check", "--since", ""],
+        ["audit", "--output", ""],
+    ],
 )
 def test_a_bad_option_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
