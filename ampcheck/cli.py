@@ -91,7 +91,7 @@ def _with_command(arguments: list[str]) -> list[str]:
     first, *others = arguments or [""]
     if first in (*COMMANDS, "-h", "--help", "--version"):
         return arguments
-    if not os.path.exists(first):  # what is a path of that name is checked
+    if not first.startswith("-") and not os.path.exists(first):  # a path of that name is checked
         if first == "help":
             return [*others[:1], "--help"]
         if meant := close_to(first, COMMANDS, cutoff=0.7):
