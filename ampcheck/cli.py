@@ -7,6 +7,7 @@ interrupted.  Only a command that really runs is imported: `import ampcheck.cli`
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
+    # Programs and traces are many small objects that live until their file is done: looked through less often.
+    gc.set_threshold(50_000, 20, 20)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()

@@ -18,6 +18,7 @@ __all__ = ["FORMS", "MARK", "Misread", "is_worth_reading", "misread_in"]
 MARK = "ampcheck"
 FORMS = ("ignore", "ignore-function", "ignore-file")
 
+COMMENT = re.compile(rf"#.*{MARK}", re.IGNORECASE)
 NEARLY = re.compile(
     r"#\s*(?P<mark>[A-Za-z][\w -]{2,10}?)\s*(?P<colon>[:;=.-]?)\s*(?P<form>ig\w*(?:-\w+)?)\s*"
     r"(?:\[(?P<rules>\s*[\w-]+\s*(?:,\s*[\w-]+\s*)*)\]|(?P<bare>(?=\s*(?:#|$))))",
@@ -46,7 +47,11 @@ class Misread:
 
 def is_worth_reading(text: str) -> bool:
     """Whether a file's text may hold a comment of ours, or one that was meant to be; cheap."""
-    return MARK in text.lower() or NEARLY.search(text) is not None or any(map(_ours, OTHERS.finditer(text)))
+    return (
+        COMMENT.search(text) is not None
+        or NEARLY.search(text) is not None
+        or any(map(_ours, OTHERS.finditer(text)))
+    )
 
 
 def misread_in(comment: str) -> Iterator[Misread]:
