@@ -46,7 +46,7 @@ class Isolation:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rule for rule in rules if rule.oracle)
-        self._known: dict[int, tuple[Trace, frozenset[Place]]] = {}
+        self._known: dict[int, tuple[Trace, dict[Place, bool]]] = {}
 
     def of(self, trace: Trace, rule: Rule, record: int) -> Isolated:
         """The run with the fault of `rule` at a record alone, of those that show in the same observables."""
@@ -69,7 +69,11 @@ class Isolation:
         isolated = Isolated(trace, {r.index: r.index for r in trace.records})
         stay: set[Place] = set()
         for _ in range(MOST_OTHERS):
-            others = sorted(p for p in self._faults(isolated.trace) - kept - stay if self._alike(p[0], rule))
+            others = sorted(
+                place
+                for place, certain in self._faults(isolated.trace).items()
+                if certain and place not in kept | stay and self._alike(place[0], rule)
+            )
             if not others:
                 break
             altered = self._without(isolated, others[0], kept, spared)
@@ -93,27 +97,27 @@ class Isolation:
         oracle = next(r.oracle for r in self.rules if r.code == code)
         return rule is None or not set(rule.oracle).isdisjoint(oracle)
 
-    def _faults(self, trace: Trace) -> frozenset[Place]:
-        """Every fault of a run that a replay may see."""
+    def _faults(self, trace: Trace) -> dict[Place, bool]:
+        """Every fault of a run that a replay may see, and whether its rule is sure of it."""
         if id(trace) not in self._known:
-            found = {
-                (rule.code, _site(trace, violation))
-                for rule in self.rules
-                for violation in rule.check(trace)
-                if (violation.severity or rule.severity) != "note"
-            }
-            self._known[id(trace)] = trace, frozenset(found)
+            found: dict[Place, bool] = {}
+            for rule in self.rules:
+                for violation in rule.check(trace):
+                    place = rule.code, _site(trace, violation)
+                    if (violation.severity or rule.severity) != "note":
+                        found[place] = violation.certain or found.get(place, False)
+            self._known[id(trace)] = trace, found
         return self._known[id(trace)][1]
 
     def _without(
         self, isolated: Isolated, other: Place, kept: frozenset[Place], spared: type[ev.Event] | None
     ) -> Isolated | None:
         """The run without one more fault; None where it cannot be left out alone."""
-        before = self._faults(isolated.trace)
+        before = self._faults(isolated.trace).keys()
         for violation in self._violations(isolated.trace, other):
             for alter in _alterations(isolated.trace, violation):
                 trace, places = _altered(isolated.trace, alter, spared)
-                after = self._faults(trace)
+                after = self._faults(trace).keys()
                 if other not in after and kept <= after <= before:
                     joined = {old: places[new] for old, new in isolated.places.items() if new in places}
                     return Isolated(trace, joined, (*isolated.left_out, other[0]))
