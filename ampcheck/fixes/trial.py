@@ -204,7 +204,7 @@ def _must_still_run(rule: Rule, before: Sequence[Trace], after: Sequence[Trace])
         when = f" when {trace.condition}" if trace.condition else ""
         if not alike or (trains and not any(any(t.of(Step)) for t in alike)):
             raise Cannot(f"the loop would no longer run{when}")
-        held = {type(r.event) for r in trace.records}
+        held = {type(r.event) for t in before if _agree(chosen, _choices(t.choices)) for r in t.records}
         if chosen not in wrong and any(type(r.event) not in held for t in alike for r in t.records):
             raise Cannot(f"it would change the loop{when}, where nothing is wrong")
 
