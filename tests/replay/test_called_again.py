@@ -1,4 +1,4 @@
-"""A function that trains and is called once for each of several data sets: its loop, optimizer and scaler begin anew."""
+"""A function that trains and is called once for each of several data sets: its loop, optimizer and scaler are new."""
 
 from __future__ import annotations
 
