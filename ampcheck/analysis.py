@@ -15,8 +15,9 @@ from ampcheck.gradients import State
 from ampcheck.implementing import Implementing
 from ampcheck.importers import Importers
 from ampcheck.internals import internals_of
-from ampcheck.library.torch import deprecated
+from ampcheck.library.torch import DEPRECATED_SINCE, deprecated
 from ampcheck.project import Project
+from ampcheck.requirements import Requirements, all_before
 from ampcheck.running import Exploration, explore
 from ampcheck.running.recomputing import FUNCTION, bare_recompute, uses_autocast
 from ampcheck.settings import Settings
@@ -58,7 +59,7 @@ def analyse(
     found = explored(program)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
-    declared = [*_declarations(program.main), *internals_of(source)]
+    declared = [*_declarations(program.main, project.requirements), *internals_of(source)]
     return declared, replace(found, traces=runs[:count], repeats=runs[count:])
 
 
@@ -72,8 +73,11 @@ def _settings(source: Source) -> dict[str, int]:
     return {name: answer.value for name, answer in answers.items() if answer is not None and answer.sure}
 
 
-def _declarations(module: p.Module) -> Iterator[Trace]:
-    """What holds without running anything, each as a trace of its own: deprecated names, recomputes by hand."""
+def _declarations(module: p.Module, requirements: Requirements) -> Iterator[Trace]:
+    """What holds without running anything, each as a trace of its own: deprecated names, recomputes by hand.
+
+    No name is deprecated yet for a project that keeps to an older torch.
+    """
     origins: dict[str, str] = {}
     for node in p.walk(*module.body):
         if isinstance(node, p.Import):
@@ -81,7 +85,7 @@ def _declarations(module: p.Module) -> Iterator[Trace]:
         elif isinstance(node, p.Call):
             name = p.dotted(node.func, origins)
             instead = deprecated(name) if name else None
-            if name and instead:
+            if name and instead and not all_before(requirements.of(module.path), DEPRECATED_SINCE):
                 yield _declared(Deprecated(site=node.site, name=name, instead=instead))
         elif isinstance(node, p.ClassDef) and FUNCTION in (p.dotted(base, origins) for base in node.bases):
             again = bare_recompute(node)

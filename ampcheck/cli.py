@@ -7,6 +7,7 @@ interrupted.  Only a command that really runs is imported: `import ampcheck.cli`
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -15,12 +16,15 @@ from importlib import import_module
 from typing import NoReturn
 
 from ampcheck import __version__
+from ampcheck.meant import close_to, did_you_mean
 from ampcheck.options import (
     audit,
     completion,
     configuration,
     fixing,
+    groups,
     known,
+    listing,
     output,
     scaffold,
     scope,
@@ -33,15 +37,17 @@ __all__ = ["main", "parser"]
 
 COMMANDS = {
     "check": "Lint files and folders (the default command).",
-    "replay": "Lint, then confirm each finding on tensors; needs torch.",
-    "audit": "Write the review of a project's training loops: one page of HTML.",
-    "timeline": "Draw the window of each training loop, next to the correct order.",
-    "server": "Serve an editor: the language server, on standard input and output; needs pygls.",
+    "replay": "Lint, then confirm each finding on tensors (needs torch).",
     "explain": "Show the page of a rule.",
     "rules": "List the rules.",
-    "completion": "Print the script by which a shell completes ampcheck's options.",
-    "new": "Start a rule: its file and its fixtures, in a checkout of ampcheck.",
+    "audit": "Write the review of a project's training loops, a page of HTML.",
+    "timeline": "Draw each training loop's window next to the correct order.",
+    "server": "Serve an editor: the language server (needs pygls).",
+    "completion": "Print what a shell needs to complete commands and options.",
+    "new": "Start a rule, in a checkout of ampcheck.",
 }
+GROUPED = ("check", "replay", "audit", "timeline")
+"""The commands whose options stand under headings."""
 USAGE_ERROR = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -52,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
+    # Programs and traces are many small objects that live until their file is done: looked through less often.
+    gc.set_threshold(50_000, 20, 20)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -65,19 +73,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
-        arguments = ["check", *arguments]
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(_with_command(arguments))
     from ampcheck import registry
     from ampcheck.commands.exits import CannotDoError, refuse
+    from ampcheck.report.line import colour
     from ampcheck.settings.errors import SettingsError
 
     try:
         run = import_module(f"ampcheck.commands.{options.command}").run
-        code: int = copy_context().run(run, options)  # what a command holds as unsaved text ends with it
+        context = copy_context()  # what a command holds as unsaved text, or as colour, ends with it
+        context.run(colour, vars(options).get("color", "auto"))
+        code: int = context.run(run, options)
     except (CannotDoError, SettingsError, registry.RegistryError, registry.UnknownRuleError) as error:
         return refuse(str(error))
     return code
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """The arguments with a command in front, `check` where there is none; one that is misspelled is refused."""
+    first, *others = arguments or [""]
+    if first in (*COMMANDS, "-h", "--help", "--version"):
+        return arguments
+    if not first.startswith("-") and not os.path.exists(first):  # a path of that name is checked
+        if first == "help":
+            return [*others[:1], "--help"]
+        if meant := close_to(first, COMMANDS, cutoff=0.7):
+            parser().error(f"no command or path is called {first}: {did_you_mean([f'ampcheck {meant[0]}'])}")
+    return ["check", *arguments]
+
+
+class _Formatter(argparse.HelpFormatter):
+    """argparse's, with room for the longest option, and commands as a plain list."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        return "".join(map(self._format_action, action._get_subactions()))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -94,28 +128,33 @@ class _Parser(argparse.ArgumentParser):
         return options, left
 
     def _refuse_argument(self, argument: str) -> NoReturn:
-        from difflib import get_close_matches
-
         if not argument.startswith("-"):
             self.error(f"one argument too many: {argument!r}")
         name = argument.partition("=")[0]
-        close = get_close_matches(name, self._option_string_actions, n=1, cutoff=0.7)
-        self.error(f"unknown option {name}" + (f": did you mean {close[0]}?" if close else ""))
+        suggested = did_you_mean(close_to(name, self._option_string_actions, cutoff=0.7))
+        self.error(f"unknown option {name}" + (f": {suggested}" if suggested else ""))
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     top = _Parser(
         prog="ampcheck",
+        usage="ampcheck COMMAND [OPTIONS] [ARGUMENTS ...]\n"
+        "       ampcheck [OPTIONS] [PATHS ...]     (as `ampcheck check`)",
+        formatter_class=_Formatter,
         description="Lint PyTorch training loops, and confirm each finding on tensors.",
-        epilog="`ampcheck PATHS` is `ampcheck check PATHS`. Exit code: 0 clean or notes only, 1 errors or "
-        "warnings, 2 something asked for could not be done.",
+        epilog="`ampcheck COMMAND --help` tells the options of a command. Exit code: 0 clean or notes only, "
+        "1 errors or warnings, 2 something asked for could not be done.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"ampcheck {__version__}")
-    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = top.add_subparsers(
+        title="commands", prog="ampcheck", dest="command", metavar="COMMAND", required=True
+    )
     by_name = {
-        name: subparsers.add_parser(name, help=about, description=about, allow_abbrev=False)
+        name: subparsers.add_parser(
+            name, help=about, description=about, formatter_class=_Formatter, allow_abbrev=False
+        )
         for name, about in COMMANDS.items()
     }
     for name in ("check", "replay"):
@@ -132,11 +171,14 @@ def parser() -> argparse.ArgumentParser:
     audit.add(by_name["audit"])
     timeline.add(by_name["timeline"])
     for name in ("replay", "audit", "timeline"):
-        by_name[name].add_argument(
-            "--device",
-            choices=("auto", "cpu", "cuda"),
-            help="where the tensors of a replay live (default: that of the settings, else auto)",
-        )
+        audit.add_device(by_name[name])
+    listing.add(by_name["rules"])
+    output.add_colour(groups.group(by_name["timeline"], "output"))
+    for name in ("explain", "rules"):
+        output.add_colour(by_name[name])
+    for name in GROUPED:
+        by_name[name].usage = f"ampcheck {name} [OPTIONS] [PATHS ...]"
+        groups.in_order(by_name[name])
     serving.add(by_name["server"])
     by_name["explain"].add_argument("rule", metavar="CODE|NAME", help="the rule, by its code or name")
     completion.add(by_name["completion"], top)

@@ -14,6 +14,7 @@ from ampcheck.importers import Importers
 from ampcheck.lowering.telling import bases_of
 from ampcheck.program import Link
 from ampcheck.project import Project
+from ampcheck.syntax import annotated_as
 
 __all__ = ["Handed", "Implementing"]
 
@@ -57,10 +58,13 @@ class Implementing:
     def _search(self, path: str) -> Iterator[Handed]:
         asked: Asked = {}
         for piece in self.project.outline(path).pieces:
+            links = {name: self._declared(path, name) for name in piece.declared}
+            if not any(links.values()):
+                continue
             for node in ast.walk(piece.statement):
                 if isinstance(node, ast.FunctionDef):
                     for given in node.args.args:
-                        declared = self._declared(path, given.annotation)
+                        declared = links.get(annotated_as(given.annotation))
                         if declared is not None:
                             self._ask(node, given, declared, asked)
         for (parameter, annotation, attribute), (link, methods) in asked.items():
@@ -80,7 +84,7 @@ class Implementing:
         asked: Asked,
     ) -> None:
         """Note what a function calls on a parameter, and on the attributes that its class declares."""
-        parameter, annotation = given.arg, _spelled(given.annotation)
+        parameter, annotation = given.arg, annotated_as(given.annotation)
         for node in ast.walk(function):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name == parameter:
@@ -91,13 +95,12 @@ class Implementing:
                     )
                 ) if name == parameter:
                     own = _attribute_annotation(self._class(declared), attribute)
-                    link = self._declared(declared.path, own)
+                    link = self._declared(declared.path, annotated_as(own))
                     if link is not None:
                         asked.setdefault((parameter, annotation, attribute), (link, set()))[1].add(method)
 
-    def _declared(self, path: str, annotation: ast.expr | None) -> Link | None:
-        """The class of the project that an annotation names, in quotes or not."""
-        name = _spelled(annotation)
+    def _declared(self, path: str, name: str) -> Link | None:
+        """The class of the project that an annotation names."""
         link = self.project.spelled_as(path, name) if name else None
         return link if link is not None and self._class(link) is not None else None
 
@@ -127,17 +130,6 @@ class Implementing:
         cls = self._class(link)
         own = _methods(cls)
         return bool(methods & own.keys()) and self.project.is_eventful(link.path, link.name)
-
-
-def _spelled(annotation: ast.expr | None) -> str:
-    """The name in an annotation, in quotes or not; "" where it is anything else."""
-    match annotation:
-        case ast.Constant(value=str() as text):
-            return text
-        case ast.Name() | ast.Attribute():
-            return ast.unparse(annotation)
-        case _:
-            return ""
 
 
 def _name(statement: ast.stmt) -> str:

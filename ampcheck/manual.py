@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ampcheck.cli import COMMANDS, parser
+from ampcheck.cli import COMMANDS, GROUPED, parser
 
 __all__ = ["manual"]
 
@@ -37,12 +37,24 @@ def manual() -> str:
             shared = [argument for argument in rows if (argument, rows[argument]) in known]
             parts.append(f"As `ampcheck check`: {', '.join(shared)}.")
             rows = {argument: about for argument, about in rows.items() if argument not in shared}
-        if rows:
-            lines = [f"| {argument} | {about} |" for argument, about in rows.items()]
-            parts.append("\n".join(["| argument | meaning |", "|---|---|", *lines]))
+        parts += _tables(command, rows) if name in GROUPED else [_table("argument", rows)] if rows else []
         if command.epilog:
             parts.append(command.epilog)
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(command: argparse.ArgumentParser, rows: Mapping[str, str]) -> Iterator[str]:
+    """A table for each group of arguments, in the order of `--help`."""
+    for group in command._action_groups:
+        names = {_written(action) for action in group._group_actions}
+        here = {argument: about for argument, about in rows.items() if argument in names}
+        if here:
+            yield _table("argument" if group is command._positionals else group.title or "", here)
+
+
+def _table(heading: str, rows: Mapping[str, str]) -> str:
+    lines = [f"| {argument} | {about} |" for argument, about in rows.items()]
+    return "\n".join([f"| {heading} | meaning |", "|---|---|", *lines])
 
 
 def _subparsers(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -80,7 +92,11 @@ def _rows(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """Each argument as it is written, and what it does."""
     for action in _arguments(command):
         about = command._get_formatter()._expand_help(action) if action.help else ""
-        yield f"`{_cell([', '.join(action.option_strings), _value(action)])}`", _cell([about])
+        yield _written(action), _cell([about])
+
+
+def _written(action: argparse.Action) -> str:
+    return f"`{_cell([', '.join(action.option_strings), _value(action)])}`"
 
 
 def _cell(parts: Iterable[str]) -> str:

@@ -479,23 +479,24 @@ _FIELDS: dict[type, tuple[str, ...]] = {}
 
 def _fields(kind: type) -> tuple[str, ...]:
     """The names of the fields that may hold nodes."""
-    names = _FIELDS.get(kind)
-    if names is None:
-        holding = (
-            f.name
-            for f in fields(kind)
-            if any(part in str(f.type) for part in ("Expr", "Stmt", "Keyword", "Parameter"))
-        )
-        names = _FIELDS[kind] = tuple(holding)
+    holding = (
+        f.name
+        for f in fields(kind)
+        if any(part in str(f.type) for part in ("Expr", "Stmt", "Keyword", "Parameter"))
+    )
+    names = _FIELDS[kind] = tuple(holding)
     return names
 
 
 def _gather(value: Any, found: list[Node]) -> None:
-    if isinstance(value, Node):
-        found.append(value)
-    elif isinstance(value, tuple):
+    if isinstance(value, tuple):
         for item in value:
-            _gather(item, found)
+            if isinstance(item, Node):
+                found.append(item)
+            elif item is not None:
+                _gather(item, found)
+    elif isinstance(value, Node):
+        found.append(value)
     elif isinstance(value, Keyword):
         found.append(value.value)
     elif isinstance(value, Parameter):
@@ -505,9 +506,12 @@ def _gather(value: Any, found: list[Node]) -> None:
 def children(node: Node) -> list[Node]:
     """The nodes directly inside a node, in source order."""
     found: list[Node] = []
-    for name in _fields(type(node)):
+    names = _FIELDS.get(type(node))  # the hottest place of all
+    for name in _fields(type(node)) if names is None else names:
         value = getattr(node, name)
-        if value is not None:
+        if isinstance(value, Node):
+            found.append(value)
+        elif value:
             _gather(value, found)
     return found
 

@@ -21,6 +21,7 @@ from ampcheck.lowering.telling import contributes, is_mute, tells
 from ampcheck.own_names import OwnNames
 from ampcheck.program import Link
 from ampcheck.readings import Readings
+from ampcheck.requirements import Requirements
 from ampcheck.returns import UNTOLD, Returns
 from ampcheck.source import Source, Unreadable, read_bytes
 
@@ -41,12 +42,14 @@ NEAR = 2
 class Project:
     """Files read so far.  One serves a whole check; its `readings` may serve the next one as well.
 
-    `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers.
+    `roots` are folders in which imports are looked for first, `names` the project's own names for wrappers,
+    `requirements` the versions that it declares.
     """
 
     roots: tuple[str, ...] = ()
     names: OwnNames = field(default_factory=OwnNames)
     readings: Readings = field(default_factory=Readings)
+    requirements: Requirements = field(default_factory=Requirements)
     _files: dict[str, tuple[Source, Outline] | None] = field(default_factory=dict)
     _modules: dict[tuple[str, frozenset[str], frozenset[str]], p.Module | None] = field(default_factory=dict)
     _found: Answers[tuple[str, str], Link] = field(default_factory=Answers)

@@ -7,7 +7,6 @@ second rule under a code or name that is taken: an analysis with a rule missing 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -19,6 +18,7 @@ from functools import cache
 from types import ModuleType
 from typing import get_args
 
+from ampcheck.meant import close_to, did_you_mean
 from ampcheck.rule import OBSERVABLES, Rule, Severity
 
 __all__ = ["RegistryError", "UnknownRuleError", "built_in", "find", "load", "select"]
@@ -83,10 +83,10 @@ def select(selectors: Iterable[str], rules: Iterable[Rule]) -> frozenset[str]:
 def _unknown(text: str, rules: tuple[Rule, ...]) -> UnknownRuleError:
     if any(rule.code.startswith(text.upper()) for rule in rules):
         return UnknownRuleError(f"{text!r} stands for several rules: `ampcheck rules` lists them")
-    names = difflib.get_close_matches(text.lower(), [rule.name for rule in rules], n=3)
-    codes = difflib.get_close_matches(text.upper(), [rule.code for rule in rules], n=3)
+    names = close_to(text.lower(), [rule.name for rule in rules], most=3)
+    codes = close_to(text.upper(), [rule.code for rule in rules], most=3)
     close = names if names and "-" in text else codes or names
-    advice = f"did you mean {' or '.join(close)}?" if close else "`ampcheck rules` lists them all"
+    advice = did_you_mean(close) or "`ampcheck rules` lists them all"
     return UnknownRuleError(f"unknown rule {text!r}: {advice}")
 
 

@@ -151,7 +151,7 @@ def decode(path: str, data: bytes) -> Source:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise Unreadable(f"cannot be decoded: {error}; save it as UTF-8") from None
+        raise _undecodable(data, error) from None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
     try:
         return Source(path, text, ast.parse(text))
@@ -163,6 +163,20 @@ def decode(path: str, data: bytes) -> Source:
     if deepest(text) > TOO_DEEP:
         raise refusal
     return Source(path, text, None, refusal)
+
+
+def _undecodable(data: bytes, error: Exception) -> Unreadable:
+    """Where the first byte is that the file's encoding does not have; Python tells it by its offset, if at all."""
+    if isinstance(error, SyntaxError) and b"coding" not in b"".join(data.splitlines()[:2]):
+        try:
+            data.decode()
+        except UnicodeDecodeError as wrong:
+            error = wrong
+    if not isinstance(error, UnicodeDecodeError):
+        return Unreadable(f"cannot be decoded: {error}; save it as UTF-8")
+    line = data.count(b"\n", 0, error.start) + 1
+    byte = f"the byte 0x{data[error.start]:02x} of line {line} is not {error.encoding}"
+    return Unreadable(f"cannot be decoded: {byte}; save it as UTF-8, or declare its encoding in line 1", line)
 
 
 def _notebook(path: str, data: bytes) -> Source:

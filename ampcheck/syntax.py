@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ampcheck.events import Site
 
-__all__ = ["called", "last_name", "site_of"]
+__all__ = ["annotated_as", "called", "last_name", "site_of"]
 
 
 def last_name(node: ast.expr) -> str:
@@ -36,6 +36,17 @@ def called(node: ast.Call) -> str:
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
+        case _:
+            return ""
+
+
+def annotated_as(annotation: ast.expr | None) -> str:
+    """The name in an annotation, in quotes or not; "" where it is anything else."""
+    match annotation:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Name() | ast.Attribute():
+            return ast.unparse(annotation)
         case _:
             return ""
 

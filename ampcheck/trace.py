@@ -100,6 +100,11 @@ class Window:
     told: bool = False
     number: int | None = None
 
+    @property
+    def named(self) -> str:
+        """How a message names K: a number as it is, anything else as code, in backquotes."""
+        return self.text if self.text.isdigit() or "`" in self.text else f"`{self.text}`"
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:

@@ -73,7 +73,7 @@ class AccumulateEnteredTwice(Rule):
             yield Violation(
                 second.index,
                 "`accumulate` is entered twice in one iteration and counts two micro-batches: the window is over after "
-                f"half of {window.text}",
+                f"half of {window.named}",
                 story(trace, first, *backwards[:1], step),
                 predicts="1/2",
             )

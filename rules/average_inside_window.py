@@ -68,7 +68,7 @@ class AverageInsideWindow(Rule):
                 continue
             updates, step = max(idle, key=lambda pair: pair[0][0].index)
             boundary = boundary_of(step)
-            count = trace.window.text if trace.window else "K"
+            count = trace.window.named if trace.window else "K"
             when = f"only when `{boundary.text}`" if boundary else f"once for {count} of them"
             yield Violation(
                 updates[0].index,

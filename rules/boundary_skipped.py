@@ -74,7 +74,7 @@ class BoundarySkipped(Rule):
                     yield Violation(
                         jump.index,
                         f"this `{_kind(jump)}` can skip the end of a window: {name(trace, optimizer)} then steps "
-                        f"on more than {window.text} micro-batches",
+                        f"on more than {window.named} micro-batches",
                         story(trace, span.backwards[0][0], span.backwards[-1][0], span.step),
                         predicts="2K - 1",
                     )

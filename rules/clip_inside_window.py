@@ -108,5 +108,5 @@ def _rest(trace: Trace, record: Record, step: Record) -> str:
     mine, steps = boundary_of(record), boundary_of(step)
     if mine and steps and mine.text != steps.text:
         return f"the step: it is guarded by `{mine.text}`, the step by `{steps.text}`"
-    count = trace.window.text if trace.window else "K"
+    count = trace.window.named if trace.window else "K"
     return f"all {count} micro-batches are in"

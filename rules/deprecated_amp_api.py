@@ -34,7 +34,9 @@ class DeprecatedAmpApi(Rule):
     ```
 
     ## Known problems
-    `torch.amp.GradScaler` exists since torch 2.3: projects that support older versions have to keep the old name.
+    `torch.amp.GradScaler` exists since torch 2.3: projects that support older versions have to keep the old name. Where
+    a requirement of the project (pyproject.toml, requirements.txt, setup.py, setup.cfg, environment.yml) admits nothing
+    from 2.4 on, nothing is reported; where it admits versions without the new name, the fix is unsafe.
 
     ## References
     - [Automatic mixed precision package](https://docs.pytorch.org/docs/stable/amp.html)

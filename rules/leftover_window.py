@@ -125,8 +125,8 @@ def _carried(trace: Trace, optimizer: str, window: Window) -> Iterator[Violation
         yield Violation(
             step.index,
             f"`{boundary.text}` starts over with every epoch, the gradients do not: after an epoch that is no multiple "
-            f"of {window.text}, {name(trace, optimizer)} steps on its last micro-batches and the next epoch's "
-            f"first {window.text} together",
+            f"of {window.named}, {name(trace, optimizer)} steps on its last micro-batches and the next epoch's "
+            f"first {window.named} together",
             story(trace, first.record, last.record),
             predicts="(K + r)/K",
             site=boundary.site,
@@ -147,7 +147,7 @@ def _dropped(trace: Trace, optimizer: str, window: Window) -> Iterator[Violation
             continue
         yield Violation(
             record.index,
-            f"this drops what an epoch that is no multiple of {window.text} leaves over: up to {window.text} - 1 "
+            f"this drops what an epoch that is no multiple of {window.named} leaves over: up to {window.named} - 1 "
             f"micro-batches are computed for nothing",
             story(trace, backward),
             severity="note",

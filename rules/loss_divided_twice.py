@@ -66,7 +66,7 @@ class LossDividedTwice(Rule):
             if twice:
                 yield Violation(
                     record.index,
-                    f"the loss is divided by {window.text} twice before this backward",
+                    f"the loss is divided by {window.named} twice before this backward",
                     story(trace, *(next_step(trace, record.index, o) for o in backward.reaches)),
                     certain=not is_ambiguous_literal(window)
                     and any(not any(map(_COUNTS.search, unit.other)) for unit in twice),
@@ -84,7 +84,7 @@ class LossDividedTwice(Rule):
                     continue
                 yield Violation(
                     record.index,
-                    f"the gradients of {name(trace, owner)} are divided by {window.text}, "
+                    f"the gradients of {name(trace, owner)} are divided by {window.named}, "
                     "but their loss has been already",
                     story(trace, divided[0].record, next_step(trace, record.index, owner)),
                     certain=are_known(trace, owner)

@@ -95,8 +95,8 @@ class LossNotDivided(Rule):
                 gated = boundary_of(span.step) is not None
                 yield Violation(
                     own[0].record,
-                    f"{window.text} micro-batches are summed for one step of {name(trace, optimizer)}, "
-                    f"but nothing divides by {window.text}",
+                    f"{window.named} micro-batches are summed for one step of {name(trace, optimizer)}, "
+                    f"but nothing divides by {window.named}",
                     story(trace, own[-1].record, span.step),
                     # ``for _ in range(n)`` may as well run over losses that are meant to be summed.
                     certain=not edited

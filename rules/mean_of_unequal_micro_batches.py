@@ -77,7 +77,7 @@ class MeanOfUnequalMicroBatches(Rule):
                 divisor = max((text for text in means[0].unit.other if COUNT.search(text)), key=len)
                 yield Violation(
                     means[0].record,
-                    f"each micro-batch is divided by its own `{divisor}` and by {window.text}: for "
+                    f"each micro-batch is divided by its own `{divisor}` and by {window.named}: for "
                     f"{name(trace, optimizer)} those with few of them count for more",
                     story(trace, span.step),
                 )

@@ -82,7 +82,7 @@ class MissingNoSync(Rule):
                 yield Violation(
                     first.index,
                     f"{name(trace, model)} reduces its gradients on each micro-batch of a window of "
-                    f"{trace.window.text if trace.window else 'K'}; only the last one needs to",
+                    f"{trace.window.named if trace.window else 'K'}; only the last one needs to",
                     story(trace, _entry(trace, first), span.backwards[-1][0], span.step),
                     certain=not _is_up_to_launcher(trace, model),
                     predicts="K",

@@ -73,8 +73,8 @@ class PenaltyNotDivided(Rule):
                 each = all({c.micro for c in part} == micros for part in (divided, whole))
                 yield Violation(
                     whole[0].record,
-                    f"a part of the loss is not divided by {window.text}, unlike the rest: "
-                    f"{name(trace, optimizer)} sees it {window.text} times as large",
+                    f"a part of the loss is not divided by {window.named}, unlike the rest: "
+                    f"{name(trace, optimizer)} sees it {window.named} times as large",
                     story(
                         trace, *{c.record for c in (divided[0], divided[-1])} - {whole[0].record}, span.step
                     ),

@@ -90,5 +90,5 @@ def _pairs(trace: Trace) -> list[tuple[str, str]]:
 
 def _when(trace: Trace, step: Record | None) -> str:
     boundary = boundary_of(step) if step else None
-    count = trace.window.text if trace.window else "K"
+    count = trace.window.named if trace.window else "K"
     return f"only when `{boundary.text}`" if boundary else f"once for {count} of them"

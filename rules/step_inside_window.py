@@ -80,7 +80,7 @@ class StepInsideWindow(Rule):
             signs += [f"{_GATES[gate]} waits for it" for gate in evidence if gate != "division"]
             yield Violation(
                 step.index,
-                f"{name(trace, optimizer)} steps on every micro-batch, although the window is {window.text}: "
+                f"{name(trace, optimizer)} steps on every micro-batch, although the window is {window.named}: "
                 + ", ".join(signs),
                 story(trace, done[0].backwards[0][0], done[1].backwards[0][0], done[1].step),
                 certain=_is_certain(evidence, window),

@@ -75,7 +75,7 @@ class SumLossDividedByWindow(Rule):
                     continue
                 yield Violation(
                     own[0].record,
-                    f"a loss that is the sum over its micro-batch is divided by {window.text} only: "
+                    f"a loss that is the sum over its micro-batch is divided by {window.named} only: "
                     f"{name(trace, optimizer)} sees the average gradient times the micro-batch's size",
                     story(trace, span.step),
                     certain=not is_ambiguous_literal(window),

@@ -16,6 +16,10 @@ class UnusedSuppression(Rule):
     that cannot be understood: a misspelled `ignore`, no brackets, a rule that does not exist, a line of its own. A
     comment about a rule that this run does not look for is not reported.
 
+    Also reported is what was meant for ampcheck and reaches nobody: `# ampchek: ignore[...]`, `# ampcheck ignore[...]`
+    without its colon, a rule of ampcheck's in `# noqa: AMP101` or in another tool's comment. A bare `# noqa` and the
+    codes of other tools are none of its business.
+
     ## Why is this bad
     The fault was repaired and nobody knows, or the comment stands at the wrong place and the fault is still
     reported. It would also silence a fault that comes later.

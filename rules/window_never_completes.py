@@ -75,7 +75,7 @@ class WindowNeverCompletes(Rule):
             if not steps:
                 yield Violation(
                     backwards[0].index,
-                    f"{name(trace, optimizer)} never steps: its test for a window of {window.text} never holds",
+                    f"{name(trace, optimizer)} never steps: its test for a window of {window.named} never holds",
                     story(trace, backwards[-1]),
                     certain,
                     predicts="0",

@@ -77,13 +77,13 @@ class WindowOffByOne(Rule):
                 continue
             if any(isinstance(r.event, Jump) for r in first.records):
                 continue
-            more = f"{window.text} + 1 micro-batches"
-            less = "1 micro-batch" if size == 1 else f"{window.text} - 1 micro-batches"
+            more = f"{window.named} + 1 micro-batches"
+            less = "1 micro-batch" if size == 1 else f"{window.named} - 1 micro-batches"
             count = more if size > window.length else less
             yield Violation(
                 first.step.index,
                 f"`{boundary.text}` lets {name(trace, optimizer)} step first after {count}, "
-                f"then after {window.text}",
+                f"then after {window.named}",
                 story(trace, first.backwards[0][0], second.backwards[-1][0], second.step),
                 certain=not _counts_since_step(boundary.text),
                 predicts=f"{size}, K, K",

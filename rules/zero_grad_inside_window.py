@@ -82,7 +82,7 @@ class ZeroGradInsideWindow(Rule):
                     yield Violation(
                         record.index,
                         f"the gradients of {name(trace, optimizer)} are zeroed inside its window of "
-                        f"{trace.window.text if trace.window else 'K'} micro-batches",
+                        f"{trace.window.named if trace.window else 'K'} micro-batches",
                         tuple(
                             i
                             for i in first_of_each(trace, optimizer, wiped[0].record, span.step.index)

@@ -77,6 +77,20 @@ def test_what_cannot_be_read_says_why_in_one_line(data: bytes, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "line", "encoding"),
+    [
+        (b"a = 1\nb = 2\nc = '\xe9'\n", 3, "utf-8"),
+        (b"# caf\xe9\n", 1, "utf-8"),
+        (b"# coding: ascii\nc = '\xe9'\n", 2, "ascii"),
+    ],
+)
+def test_a_byte_of_another_encoding_is_told_with_its_line(data: bytes, line: int, encoding: str) -> None:
+    with pytest.raises(Unreadable, match=f"the byte 0xe9 of line {line} is not {encoding}") as caught:
+        decode("train.py", data)
+    assert caught.value.line == line
+
+
 def test_a_deep_broken_file_names_its_line() -> None:
     with pytest.raises(Unreadable, match="line 2"):
         decode("train.py", b"a = 1\nx = = " + b"(" * 100 + b")" * 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ampcheck.events import Backward, Clip, Step, Update
-from ampcheck.trace import Guard, Role
+from ampcheck.trace import Guard, Role, Window
 from tests import tracing as t
 
 
@@ -51,3 +51,10 @@ def test_records_know_the_state_before_and_after() -> None:
     assert not first.after.buffer("optimizer").is_scaled
     assert second.refused
     assert next(trace.of(Backward))[0].before.buffer("optimizer").is_empty
+
+
+def test_messages_name_a_number_as_it_is_and_code_in_backquotes() -> None:
+    """`window` or `steps` is code, not prose: "before all window micro-batches are in" reads like a mistake."""
+    assert Window(4, "4").named == "4"
+    assert Window(3, "window").named == "`window`"
+    assert Window(3, "args.accumulation_steps").named == "`args.accumulation_steps`"

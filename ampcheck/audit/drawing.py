@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ampcheck.events import Site
-from ampcheck.timeline.cells import KINDS, Cell
+from ampcheck.timeline.cells import KINDS, Cell, wrapped
 from ampcheck.timeline.pictures import Column
 
 __all__ = ["Drawing", "draw"]
@@ -88,8 +87,9 @@ def _box(cell: Cell, x: int, y: int, spelled: Callable[[Site], str]) -> Box:
     top = y + (TAG if cell.wrong else 0)
     lines: list[Line] = []
     at = top + LINE + 2
-    for role, size, text in (("label", LABEL, cell.label), ("text", TEXT, _short(cell.text))):
-        for part in textwrap.wrap(text, size, max_lines=MOST_LINES, placeholder=" …"):
+    label = textwrap.wrap(cell.label, LABEL, max_lines=MOST_LINES, placeholder=" …")
+    for role, parts in (("label", label), ("text", wrapped(cell.text, TEXT, MOST_LINES))):
+        for part in parts:
             lines.append(Line(x + 8, at, part, role))
             at += LINE
     place = spelled(cell.place) if cell.place is not None else ""
@@ -103,8 +103,3 @@ def _box(cell: Cell, x: int, y: int, spelled: Callable[[Site], str]) -> Box:
     title = "; ".join([cell.label, cell.text, *(f"if {test}" for test in cell.tests)])
     tag = f"✗ {' '.join(cell.wrong)}" if cell.wrong else ""
     return Box(x, y, width, at - y - LINE + 9, cell.kind, tuple(lines), title, tag)
-
-
-def _short(text: str) -> str:
-    """The number of micro-batches in brackets: the columns show what it counts."""
-    return re.sub(r", (\d+) micro-batches", r" (\1)", text)

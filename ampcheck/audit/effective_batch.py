@@ -31,10 +31,16 @@ def effective_batch(loop: Loop, sizes: Sizes, configured: Configurations) -> Ans
     evidence += _rank_lines(loop)
     codes = bearing(loop.findings, OF_BATCH)
     standing: Standing = "bad" if codes else "good" if b else "open"
-    said = f"{_value(b)} × {k} × {w}" + (", contradicted" if codes else "")
+    said = _product(_value(b), k, w) + (", contradicted" if codes else "")
     of_b = f"b = {b}" if b else "b is not set in this file"
-    text = f"B = b × K × W: {of_b}; K = {of_k}; W = {of_w}."
+    text = f"B = b × K × W: {of_b}; {of_k}; W = {of_w}."
     return Answer("How is the effective batch defined?", standing, said, text, distinct(evidence), codes)
+
+
+def _product(b: str, k: str, w: str) -> str:
+    """The factors that there are: a loop that steps on every micro-batch has no K, one process no W."""
+    factors = [b, *(factor for factor in (k, w) if factor != "1")]
+    return " × ".join(factors) if len(factors) > 1 else f"{b}, no accumulation"
 
 
 def _value(size: str) -> str:
@@ -48,18 +54,26 @@ def _window(trace: Trace, sizes: Sizes, configured: Configurations) -> tuple[str
     answer = configured.gradient_accumulation_steps
     if trace.window is None or trace.window.length < 2:
         if answer:
-            return str(answer.value), f"{answer.value}, says {answer.owner}"
+            return str(answer.value), f"K = {answer.value}, says {answer.owner}"
         named = " or ".join(dict.fromkeys(size.text for size in sizes.windows))
-        return ("K" if named else "1"), (
-            f"1 in the runs shown; the file also says {named}" if named else "1, nothing is accumulated"
-        )
+        return _unwindowed(trace, f", although the file says {named}" if named else "")
     window = trace.window
     if window.text.isdigit():
-        return window.text, window.text
+        return window.text, f"K = {window.text}"
     known = f"{window.text.rpartition('.')[2]} = {window.length}"
     if any(size.text == known for size in sizes.windows):
-        return str(window.length), known
-    return "K", f"{window.text}, {window.length} in the pictures"
+        return str(window.length), f"K = {known}"
+    return "K", f"K = {window.text}, {window.length} in the pictures"
+
+
+def _unwindowed(trace: Trace, although: str) -> tuple[str, str]:
+    """K of a run in which no test of a window's length is seen."""
+    used = [len(record.before.buffer(step.optimizer).micros) for record, step in trace.of(ev.Step)]
+    if not used:
+        return "K", f"K is open, no step is seen{although}"
+    if max(used) > 1:
+        return "K", f"K is open, a step uses several micro-batches and nothing counts them{although}"
+    return "1", f"K = 1, every micro-batch is a step{although}"
 
 
 def _window_lines(loop: Loop, configured: Configurations) -> Iterator[Evidence]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from ampcheck.checkpoints.written import saves
-from ampcheck.running.naming import names_scaler
+from ampcheck.running.naming import SCALER, names_scaler
+from ampcheck.source import Source
 from ampcheck.syntax import called, last_name
 
 __all__ = ["keeps_scaler"]
@@ -18,10 +19,10 @@ KEEPERS = re.compile(
 )
 
 
-def keeps_scaler(tree: ast.Module, scalers: Collection[str]) -> bool:
+def keeps_scaler(source: Source, scalers: Collection[str]) -> bool:
     """Whether a scaler's state is taken, restored, handed to something that saves, or named among what is saved.
 
-    `scalers` are the texts of those that the file's runs have.
+    `scalers` are the texts of those that the file's runs have.  A file without a tree keeps none.
     """
     names = {s.split("[")[0].rsplit(".", 1)[-1] for s in scalers}
 
@@ -29,7 +30,7 @@ def keeps_scaler(tree: ast.Module, scalers: Collection[str]) -> bool:
         name = last_name(node) if not isinstance(node, ast.Call) else ""
         return bool(name) and (name in names or names_scaler(name))
 
-    nodes = list(ast.walk(tree))
+    nodes = list(_telling_nodes(source, names))
     returned = {id(n.value) for n in nodes if isinstance(n, ast.Return) and n.value is not None}
     bound = {id(n.value) for n in nodes if isinstance(n, ast.Assign)}
     for node in nodes:
@@ -56,6 +57,15 @@ def keeps_scaler(tree: ast.Module, scalers: Collection[str]) -> bool:
                 if _is_key(key):
                     return True
     return False
+
+
+def _telling_nodes(source: Source, names: Collection[str]) -> Iterator[ast.AST]:
+    """The nodes of those top-level statements whose text speaks of a scaler or of apex at all."""
+    telling = re.compile("|".join([SCALER.pattern, r"\bamp\b", *map(re.escape, names)]), re.IGNORECASE)
+    for statement in source.tree.body if source.tree is not None else ():
+        lines = source.lines[statement.lineno - 1 : statement.end_lineno]
+        if any(map(telling.search, lines)):
+            yield from ast.walk(statement)
 
 
 def _is_key(key: object) -> bool:

@@ -24,7 +24,7 @@ def with_checkpoints(source: Source, traces: Sequence[Trace]) -> list[Trace]:
     if not stepping or source.tree is None or ("state_dict" not in source.text and "save" not in source.text):
         return list(traces)
     scalers = {r.text for t in traces for r in t.roles_of("scaler")}
-    if keeps_scaler(source.tree, scalers):
+    if keeps_scaler(source, scalers):
         return list(traces)
     written = list(written_in(source.tree, Elsewhere(source.path, source.tree)))
     if not written:

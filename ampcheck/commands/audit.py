@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from ampcheck import registry
 from ampcheck.check import Analysed
 from ampcheck.commands.exits import CLEAN, COULD_NOT, refuse
-from ampcheck.commands.linting import lint
+from ampcheck.commands.linting import STDOUT, lint
 from ampcheck.commands.replay import replayed
-from ampcheck.report.summary import count, unshown
+from ampcheck.report.line import show
+from ampcheck.report.summary import summary, unshown
 
 __all__ = ["run"]
 
@@ -27,17 +28,16 @@ def run(options: Namespace) -> int:
     if options.replay:
         report, refused = replayed(report, options)
     page = render(Audit(report, analysed, options.paths, registry.load()), _date())
-    if options.output == "-":
+    if options.output_file == STDOUT:
         sys.stdout.write(page)
     else:
         try:
-            with open(options.output, "w", encoding="utf-8") as file:
+            with open(options.output_file, "w", encoding="utf-8") as file:
                 file.write(page)
         except OSError as error:
-            return refuse(f"{options.output}: cannot be written: {error.strerror or error}")
-        said = f"{count(len(report.findings), 'finding')} in {count(report.files, 'file')} analysed"
-        missed = f", {len({f.path for f in report.failures})} not analysed" if report.failures else ""
-        print(f"wrote {options.output}: {said}{missed}")
+            return refuse(f"{options.output_file}: cannot be written: {error.strerror or error}")
+        print(f"wrote {options.output_file}")
+        show(summary(report), sys.stdout)
     for failure in unshown(report):
         refuse(f"{failure.path}: {failure.message}")
     if refused:

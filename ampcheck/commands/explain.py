@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from ampcheck import pages, registry
 from ampcheck.commands.exits import CLEAN
-from ampcheck.report.line import is_coloured
+from ampcheck.report.line import console, is_coloured
 
 __all__ = ["run"]
 
@@ -16,10 +16,9 @@ def run(options: Namespace) -> int:
     """Print the page, rendered where there is a terminal."""
     page = pages.page(registry.find(options.rule, registry.load()))
     if is_coloured(sys.stdout):
-        from rich.console import Console
         from rich.markdown import Markdown
 
-        Console().print(Markdown(page))
+        console(sys.stdout).print(Markdown(page))
     else:
         print(page, end="")
     return CLEAN

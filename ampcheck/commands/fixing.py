@@ -19,7 +19,7 @@ from ampcheck.fixes.applying import Applied, apply
 from ampcheck.fixes.files import replace_file
 from ampcheck.fixes.proof import prove
 from ampcheck.fixes.unified import difference
-from ampcheck.report.line import show
+from ampcheck.report.line import is_coloured, show
 from ampcheck.report.progress import Progress
 from ampcheck.settings import python_files
 from ampcheck.source import read_bytes
@@ -55,6 +55,8 @@ def run(options: Namespace) -> int:
     code = conclude(_with_fixes(report, [p.finding for p in left]), options)
     if options.fix:
         _say(done.fixed, left, "fixed")
+    else:
+        _say_unproven(left)
     return code
 
 
@@ -64,7 +66,7 @@ def _diff(done: Applied, left: Sequence[Proposal]) -> int:
         for path, new in done.contents.items()
         for line in difference(os.path.relpath(path), read_bytes(path), new)
     ]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or is_coloured(sys.stdout):
         show((((line.rstrip("\r\n"), _STYLES.get(line[:1], "")),) for line in lines), sys.stdout)
     else:
         sys.stdout.writelines(lines)  # as it is: it may be meant for `git apply`
@@ -97,7 +99,10 @@ def _say(fixed: Sequence[Finding], left: Sequence[Proposal], verb: str) -> None:
     more = sum(1 for p in left if p.finding.fix is not None)
     if more:
         print(f"ampcheck: {more} more with --unsafe-fixes", file=sys.stderr)
-    for reason in dict.fromkeys(
-        p.finding.fix.why for p in left if p.finding.fix and "torch" in p.finding.fix.why
-    ):
+    _say_unproven(left)
+
+
+def _say_unproven(left: Sequence[Proposal]) -> None:
+    """Once for all of them, what is missing for a proof."""
+    for reason in dict.fromkeys(p.reason for p in left if p.finding.fix is not None and p.reason):
         print(f"ampcheck: {reason}", file=sys.stderr)

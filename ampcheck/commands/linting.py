@@ -19,7 +19,10 @@ from ampcheck.report.line import plain, show
 if TYPE_CHECKING:
     from ampcheck.check import Analysed
 
-__all__ = ["conclude", "lint"]
+__all__ = ["STDOUT", "conclude", "lint"]
+
+STDOUT = "-"
+"""The file that is standard output."""
 
 SEVERITIES = ("error", "warning", "note")
 
@@ -88,7 +91,7 @@ def _show(report: Report, options: Namespace) -> None:
     """Onto the screen or into the file asked for."""
     formats = STATISTICS if options.statistics else FORMATS
     lines = formats[options.format](report)
-    if options.output_file is None:
+    if options.output_file in (None, STDOUT):
         show(lines, sys.stdout)
         return
     try:

@@ -12,7 +12,7 @@ from ampcheck.check import Analysed
 from ampcheck.commands.exits import CLEAN, COULD_NOT, refuse
 from ampcheck.commands.linting import lint
 from ampcheck.commands.replay import replayed
-from ampcheck.report.line import is_coloured
+from ampcheck.report.line import console
 from ampcheck.report.place import place
 from ampcheck.report.summary import unshown
 
@@ -24,8 +24,8 @@ __all__ = ["run"]
 
 def run(options: Namespace) -> int:
     """Draw; findings do not change the exit code."""
-    from rich.console import Console
     from rich.markup import escape
+    from rich.padding import Padding
 
     from ampcheck.timeline.loops import loops_of, with_findings
     from ampcheck.timeline.pictures import pictures
@@ -39,29 +39,25 @@ def run(options: Namespace) -> int:
     found = with_findings([loop for one in analysed for loop in loops_of(one)], report.findings)
     loops = [loop for loop in found if options.loop is None or options.loop in _names(loop)]
     coarse = options.ascii or not _draws_frames(sys.stdout.encoding)
-    console = Console(
-        file=sys.stdout,
-        width=options.width,
-        highlight=False,
-        no_color=not is_coloured(sys.stdout),
-        emoji=False,
-    )
+    out = console(sys.stdout, options.width)
     notebooks = {a.source.path: a.source.cells for a in analysed if a.source.cells is not None}
     contests = {rule.code: rule.contests for rule in registry.load()}
     for loop in loops:
-        console.print(f"[bold]{escape(place(loop.place, notebooks, column=False))}  {escape(loop.name)}[/]")
+        out.print(f"[bold]{escape(place(loop.place, notebooks, column=False))}  {escape(loop.name)}[/]")
         where = partial(brief, home=loop.place.path, notebooks=notebooks)
         for shown in pictures(loop, contests):
             if shown.condition:
-                console.print(f"  when {escape(shown.condition)}")
-            console.print(picture(shown, console.width, where, ascii_only=coarse))
+                out.print(f"  when {escape(shown.condition)}")
+            out.print(picture(shown, out.width, where, ascii_only=coarse))
             for finding in shown.findings:
-                console.print(f"  [bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}")
+                said = f"[bold red]{finding.code}[/] {finding.name}: {escape(finding.message)}"
+                out.print(Padding(said, (0, 0, 0, 2), expand=False))
                 if finding.replay is not None:
-                    console.print(f"  replay: {escape(finding.replay.text)}: {finding.replay.outcome}")
-            console.print()
+                    measured = f"replay: {escape(finding.replay.text)}: {finding.replay.outcome}"
+                    out.print(Padding(measured, (0, 0, 0, 2), expand=False))
+            out.print()
     if loops:
-        console.print(legend(ascii_only=coarse))
+        out.print(legend(ascii_only=coarse))
     for failure in report.failures:  # also those that are findings: the picture shows none of them
         refuse(f"{failure.path}: {failure.message}")
     if refused:

@@ -27,7 +27,7 @@ UNPROVEN = "not proven yet: the replay decides, and needs torch"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A finding with its fix, or with the reason why it has none."""
+    """A finding with its fix, or with the reason why it has none or nothing could prove it."""
 
     finding: Finding
     accepted: Accepted | None = None

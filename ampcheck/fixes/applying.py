@@ -17,7 +17,7 @@ from ampcheck.fixes import FIXABLE, Proposal, propose
 from ampcheck.fixes.case import Cannot
 from ampcheck.fixes.draft import Draft, together
 from ampcheck.fixes.proof import prove
-from ampcheck.fixes.trial import Trial, contents, must_be_better
+from ampcheck.fixes.trial import Trial, contents, must_be_better, said
 from ampcheck.settings import Nearest
 from ampcheck.source import unsaved
 
@@ -145,4 +145,4 @@ def _still(wanted: Sequence[Finding], files: Sequence[str], settings: Nearest | 
 
 
 def _name(finding: Finding) -> tuple[str, str, str]:
-    return finding.code, os.path.abspath(finding.site.path), finding.message
+    return (*said(finding), os.path.abspath(finding.site.path))

@@ -1,8 +1,9 @@
 """What makes a fix safe: the replay finds the mended loop right.
 
 The runs of the mended root, in the finding's configuration, are executed on tensors next to those of every correct
-loop, and must agree in every observable and every scenario.  Where other faults of the loop are left, they may deviate
-as they did before, but in nothing that this fault's oracle looks at.  All fixes are proven in one subprocess.
+loop, and must agree in every observable and every scenario.  Other faults of the loop are left out where they can be
+(`ampcheck.replay.isolating`), but in nothing that the fix has changed; where they cannot, the loop may deviate as
+it did before, but in nothing that this fault's oracle looks at.  All fixes are proven in one subprocess.
 
 A renaming changes no run: there the runs before and after must be the same events.
 """
@@ -18,6 +19,7 @@ from ampcheck.finding import Finding
 from ampcheck.fixes import Proposal
 from ampcheck.fixes.trial import Accepted
 from ampcheck.replay import ReplayUnavailable, compare
+from ampcheck.replay.isolating import Isolation
 from ampcheck.trace import Trace
 
 __all__ = ["MOST_RUNS", "prove"]
@@ -25,34 +27,46 @@ __all__ = ["MOST_RUNS", "prove"]
 MOST_RUNS = 8
 """Different runs of one mended loop that are executed."""
 
+NO_TORCH = "not proven: no torch to replay on"
 _NOWHERE = Site("", 0, 0, 0, 0)
 _RENAMING = "AMP604"
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The runs of one loop that are to be executed, before and after."""
+    """The runs of one loop that are to be executed, before and after; `beside` are the codes of faults left there."""
 
     proposal: Proposal
     before: tuple[Trace, ...]
     after: tuple[Trace, ...]
+    beside: tuple[str, ...] = ()
 
 
 def prove(proposals: Sequence[Proposal]) -> list[Proposal]:
     """The proposals with those fixes *safe* that the replay confirms, and the others' reasons; needs torch.
 
-    Where torch is missing, every fix stays unsafe and says so.
+    Where torch is missing, every fix stays unsafe and says so in a few words; the proposal's `reason` tells the rest.
     """
     settled = {index: _without_replay(p) for index, p in enumerate(proposals)}
-    questions = {i: _question(p) for i, p in enumerate(proposals) if settled[i] is None}
+    isolation = Isolation(registry.load())
+    questions = {i: _question(p, isolation) for i, p in enumerate(proposals) if settled[i] is None}
     try:
         answers = _executed([trace for q in questions.values() for trace in (*q.before, *q.after)])
     except ReplayUnavailable as error:
-        return [_settled(p, settled[i] or f"not proven: {error}") for i, p in enumerate(proposals)]
+        return [
+            _settled(p, known) if (known := settled[i]) else _without_torch(p, str(error))
+            for i, p in enumerate(proposals)
+        ]
     for index, question in questions.items():
         before, after = (_deviations(runs, answers) for runs in (question.before, question.after))
         settled[index] = _reason(question, before, after)
     return [_settled(p, settled[i] or "") for i, p in enumerate(proposals)]
+
+
+def _without_torch(proposal: Proposal, advice: str) -> Proposal:
+    if proposal.finding.fix is None:
+        return proposal
+    return replace(_settled(proposal, NO_TORCH), reason=f"not proven: {advice}")
 
 
 def _executed(traces: Sequence[Trace]) -> dict[int, dict[str, str]]:
@@ -76,12 +90,19 @@ def _without_replay(proposal: Proposal) -> str | None:
     return _unprovable(tuple(_runs(proposal.finding, accepted.after))) or None
 
 
-def _question(proposal: Proposal) -> _Question:
+def _question(proposal: Proposal, isolation: Isolation) -> _Question:
     assert proposal.accepted is not None
     before, after = (
         tuple(_runs(proposal.finding, runs)) for runs in (proposal.accepted.before, proposal.accepted.after)
     )
-    return _Question(proposal, before if proposal.accepted.others else (), after)
+    if not proposal.accepted.others:
+        return _Question(proposal, (), after)
+    assert proposal.finding.witness is not None
+    witness = proposal.finding.witness
+    spared = type(witness.trace.records[witness.record].event)  # what the fix moves or changes
+    isolated = [isolation.without_faults(trace, spared) for trace in after]
+    beside = dict.fromkeys(code for one in isolated for code, _ in one.beside)
+    return _Question(proposal, before, tuple(one.trace for one in isolated), tuple(beside))
 
 
 def _deviations(runs: Sequence[Trace], answers: Mapping[int, dict[str, str]]) -> dict[str, str]:
@@ -96,7 +117,11 @@ def _reason(question: _Question, before: Mapping[str, str], after: Mapping[str, 
     # Where torch raises, what would come after it has not been seen.
     telling = {*oracle, "exception", "replay"}
     new = [text for name, text in after.items() if name not in before or name in telling]
-    return f"not proven: the replay of the mended loop still deviates: {new[0]}" if new else ""
+    if not new:
+        return ""
+    if question.beside:
+        return f"not proven as long as the loop has {' and '.join(question.beside)}, too: {new[0]}"
+    return f"not proven: the replay of the mended loop still deviates: {new[0]}"
 
 
 def _settled(proposal: Proposal, why: str) -> Proposal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from ampcheck import events as ev
 from ampcheck.fixes.case import Candidate, Cannot, Case, candidate
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.syntax import Module
+from ampcheck.requirements import Requirements, some_before
 
 __all__ = ["rename"]
 
@@ -17,6 +19,8 @@ POSITIONS = {"autocast": ("enabled", "dtype", "cache_enabled")}
 """The parameters of the old names that stand elsewhere in the new ones."""
 
 DECORATORS = ("custom_fwd", "custom_bwd")
+SINCE = {"autocast": (1, 10), "GradScaler": (2, 3), "custom_fwd": (2, 4), "custom_bwd": (2, 4)}
+"""The releases that have the new names first (torch/amp/__init__.py of each)."""
 NAMES = frozenset({"autocast", "GradScaler", *DECORATORS})
 
 
@@ -41,7 +45,8 @@ def rename(case: Case) -> Iterator[Candidate]:
     device = event.name.split(".")[1]
     head = module.text(call.func).split(".")[0]
     if head == "torch":
-        yield candidate("use torch.amp", _spliced(module, list(_dotted(module, device))))
+        draft = _spliced(module, list(_dotted(module, device)))
+        yield candidate("use torch.amp", draft, doubt=_older(event, module.path))
         return
     statement, splice = _import(module, head, device)
     bound = {alias.asname or alias.name for alias in statement.names}
@@ -49,7 +54,18 @@ def rename(case: Case) -> Iterator[Candidate]:
     splices = [splice]
     for use, name in _uses(module, bound):
         splices += _arguments(module, use, called.get(name, name), device)
-    yield candidate("use torch.amp", _spliced(module, splices))
+    yield candidate("use torch.amp", _spliced(module, splices), doubt=_older(event, module.path))
+
+
+def _older(event: ev.Deprecated, path: str) -> str:
+    """Why the project cannot use the new name yet: it says that it works with a torch that has none."""
+    since = next(version for name, version in SINCE.items() if event.name.endswith(name))
+    found = some_before(Requirements().of(path), since)
+    if found is None or found.oldest is None:
+        return ""
+    oldest, first = (".".join(map(str, release)) for release in (found.oldest, since))
+    where = os.path.relpath(found.path, os.path.dirname(os.path.abspath(path)))
+    return f"{where} admits torch {oldest} ({found.text}), and the new name is there since {first}"
 
 
 def _dotted(module: Module, device: str) -> Iterator[Splice]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +26,12 @@ from ampcheck.settings import Nearest
 from ampcheck.source import is_file, read_bytes, unsaved
 from ampcheck.trace import Guard, Trace
 
-__all__ = ["Accepted", "Trial", "contents", "must_be_better"]
+__all__ = ["Accepted", "Trial", "contents", "must_be_better", "said"]
 
 MOST_REMEMBERED = 16
 """Analyses that are remembered; each holds the runs of a few files."""
 
+LINE = re.compile(r"\bline \d+")
 _Asked = tuple[tuple[str, ...], frozenset[tuple[str, bytes]]]
 _WORSE = {"note": 0, "warning": 1, "error": 2}
 
@@ -164,13 +166,18 @@ def must_be_better(
     is_now = {_key(f, _origin(f.site, drafts)): f for f in after}
     if own & is_now.keys():
         raise Cannot("the finding would stay")
-    gone = Counter((f.code, f.message) for key, f in was.items() if key not in is_now and key not in own)
+    gone = Counter(said(f) for key, f in was.items() if key not in is_now and key not in own)
     for key, f in is_now.items():
         known = was.get(key)
-        if known is None and gone[f.code, f.message]:
-            gone[f.code, f.message] -= 1  # the same, at another line
+        if known is None and gone[said(f)]:
+            gone[said(f)] -= 1  # the same, at another line
         elif known is None or _rank(f) > _rank(known):
             raise Cannot(f"the change would bring {f.code} ({f.name}) at line {f.site.line}")
+
+
+def said(finding: Finding) -> tuple[str, str]:
+    """What a finding says, wherever it and what it speaks of may stand now."""
+    return finding.code, LINE.sub("line", finding.message)
 
 
 def _key(finding: Finding, site: Site) -> Key:
@@ -204,7 +211,7 @@ def _must_still_run(rule: Rule, before: Sequence[Trace], after: Sequence[Trace])
         when = f" when {trace.condition}" if trace.condition else ""
         if not alike or (trains and not any(any(t.of(Step)) for t in alike)):
             raise Cannot(f"the loop would no longer run{when}")
-        held = {type(r.event) for r in trace.records}
+        held = {type(r.event) for t in before if _agree(chosen, _choices(t.choices)) for r in t.records}
         if chosen not in wrong and any(type(r.event) not in held for t in alike for r in t.records):
             raise Cannot(f"it would change the loop{when}, where nothing is wrong")
 

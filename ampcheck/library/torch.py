@@ -8,6 +8,7 @@ __all__ = [
     "AUTOCASTS",
     "CLIPS",
     "DEPRECATED",
+    "DEPRECATED_SINCE",
     "ENGINES",
     "FSDP1",
     "FSDP2",
@@ -205,8 +206,12 @@ def autocast_dtype(device: str, dtype: str | None) -> str:
     return {"half": "float16"}.get(last, last)
 
 
+DEPRECATED_SINCE = (2, 4)
+"""The release in which they are: https://github.com/pytorch/pytorch/pull/126527"""
+
+
 def deprecated(name: str) -> str | None:
-    """What to write instead of a deprecated name (since torch 2.4), None for any other."""
+    """What to write instead of a deprecated name (see `DEPRECATED_SINCE`), None for any other."""
     return DEPRECATED.get(name)
 
 

@@ -14,6 +14,7 @@ from operator import itemgetter
 from ampcheck.lowering.piece import Piece
 from ampcheck.lowering.telling import is_mute
 from ampcheck.source import Source
+from ampcheck.syntax import annotated_as
 
 __all__ = ["Glance", "Outline", "glance", "outline"]
 
@@ -60,6 +61,7 @@ class Glance:
     imported: frozenset[str]
     imports: tuple[tuple[int, str, str], ...]
     stars: tuple[tuple[int, str], ...]
+    declared: frozenset[str]
 
 
 def outline(source: Source, look: Callable[[ast.stmt], Glance] | None = None) -> Outline:
@@ -80,7 +82,7 @@ def outline(source: Source, look: Callable[[ast.stmt], Glance] | None = None) ->
     for statement, seen in glances:
         others = {origins[name] for name in seen.used & renamed}
         used = seen.used | others if others else seen.used
-        pieces.append(Piece(statement, seen.bound, used, seen.steps, seen.imported))
+        pieces.append(Piece(statement, seen.bound, used, seen.steps, seen.imported, seen.declared))
     exports: dict[str, Piece] = {}
     for piece in pieces:
         if not piece.is_import:
@@ -93,6 +95,7 @@ def glance(statement: ast.stmt) -> Glance:
     bound: set[str] = set()
     used: set[str] = set()
     imported: set[str] = set()
+    declared: set[str] = set()
     steps = False
     for node in _walk(statement):
         if isinstance(node, ast.Name):
@@ -100,6 +103,8 @@ def glance(statement: ast.stmt) -> Glance:
         elif isinstance(node, ast.Attribute):
             used.add(node.attr)
             steps = steps or node.attr == "grad"
+        elif isinstance(node, ast.arg):
+            declared.add(annotated_as(node.annotation))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             # A diffusion's sampler is stepped with what it denoises.
             steps = steps or (node.func.attr == "step" and len(node.args) <= 2)
@@ -119,7 +124,15 @@ def glance(statement: ast.stmt) -> Glance:
                 for alias in inner.names
             }
     imports, stars = _imports(statement)
-    return Glance(frozenset(bound), frozenset(used), steps, frozenset(imported), imports, stars)
+    return Glance(
+        frozenset(bound),
+        frozenset(used),
+        steps,
+        frozenset(imported),
+        imports,
+        stars,
+        frozenset(declared - {""}),
+    )
 
 
 def _imports(statement: ast.stmt) -> tuple[tuple[tuple[int, str, str], ...], tuple[tuple[int, str], ...]]:

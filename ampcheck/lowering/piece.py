@@ -14,6 +14,7 @@ class Piece:
 
     `imported` are the names that imports inside it bind (``try: from apex import amp``).
     `steps` says that something's ``step`` is called or its gradients are asked for: else, ``step`` is a number.
+    `declared` are the names, in quotes or not, that annotate the parameters of functions in it.
     """
 
     statement: ast.stmt
@@ -21,6 +22,7 @@ class Piece:
     used: frozenset[str]
     steps: bool = False
     imported: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
 
     def gives(self, names: set[str]) -> bool:
         """Whether it binds one of some names, in whatever way."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from ampcheck.options.groups import group
+
 __all__ = ["add"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The settings and the files."""
-    shown = parser.add_mutually_exclusive_group()
+    shown = group(parser, "settings").add_mutually_exclusive_group()
     shown.add_argument(
         "--show-settings", action="store_true", help="show the settings of the paths, and stop"
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from ampcheck.options.groups import group
+
 __all__ = ["add", "add_writing"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The baseline."""
-    parser.add_argument(
+    group(parser, "known findings").add_argument(
         "--baseline",
         metavar="FILE",
         help="leave out the findings that this file knows (default: that of the settings)",
@@ -18,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def add_writing(parser: argparse.ArgumentParser) -> None:
     """What makes findings known."""
-    writing = parser.add_mutually_exclusive_group()
+    writing = group(parser, "known findings").add_mutually_exclusive_group()
     writing.add_argument(
         "--write-baseline",
         action="store_true",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from ampcheck.options.groups import group
+
 __all__ = ["add"]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Which loop, how wide, in which characters."""
-    parser.add_argument("--loop", metavar="NAME", help="only this function's loop")
-    parser.add_argument(
+    drawn = group(parser, "output")
+    drawn.add_argument("--loop", metavar="NAME", help="only this function's loop")
+    drawn.add_argument(
         "--width", metavar="N", type=_width, help="characters in a line (default: the terminal's)"
     )
-    parser.add_argument("--ascii", action="store_true", help="frames without box-drawing characters")
+    drawn.add_argument("--ascii", action="store_true", help="frames without box-drawing characters")
 
 
 def _width(text: str) -> int:

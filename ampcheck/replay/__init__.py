@@ -10,10 +10,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ampcheck.events import Edit, Internal
-from ampcheck.finding import Finding, Replay
+from ampcheck.finding import Finding, Replay, Witness
+from ampcheck.replay.isolating import Isolation
 from ampcheck.replay.jobs import job
 from ampcheck.replay.observe import Observed
 from ampcheck.replay.process import Ended, ReplayUnavailable, ask, require_torch
+from ampcheck.replay.references import excerpt
 from ampcheck.replay.scenarios import RANKS, SCENARIOS, Scenario
 from ampcheck.rule import OBSERVABLES, Rule
 from ampcheck.trace import Trace
@@ -51,6 +53,7 @@ def replay(
     """
     require_torch()
     oracles = {r.code: r for r in (_installed() if rules is None else rules)}
+    isolation = Isolation(oracles.values())
     results = list(findings)
 
     def settle(index: int, result: Replay) -> None:
@@ -71,12 +74,12 @@ def replay(
             continue
         witness = finding.witness
         try:
-            data = job(witness.trace, rule.oracle, (witness.record, *witness.steps), rule.contests)
+            question = _question(witness, rule, isolation)
         except Exception as error:  # one trace of an unforeseen shape must not cost the others their replay
             reason = f"the replay itself failed: {type(error).__name__}: {error}"
             settle(index, Replay("inconclusive", "none", text=reason))
             continue
-        jobs.append({"id": index, "kind": "judge", "job": data})
+        jobs.append({"id": index, "kind": "judge", **question})
     for index, answer in _answers(jobs, device, timeout, lambda i, a: settle(i, _result(a)), remember):
         settle(index, Replay("inconclusive", "none", text=answer))
     return tuple(results)
@@ -142,6 +145,26 @@ def _ranks(job: dict[str, Any]) -> int:
     """0 for a job on one rank, 1 for one on several, 2 for one on shards."""
     members = job["job"]["members"]
     return 2 if job["job"]["oracle"] == ["shards"] else int(bool(members["wrapped"] or members["reduced"]))
+
+
+def _question(witness: Witness, rule: Rule, isolation: Isolation) -> dict[str, Any]:
+    """The job of a witness, and another without the other faults of its loop where they can be left out.
+
+    `beside` are the codes of those that cannot, `early` of those that an excerpt of the run has as well.
+    """
+    told = (witness.record, *witness.steps)
+    isolated = isolation.of(witness.trace, rule, witness.record)
+    places = [isolated.places[n] for n in told if n in isolated.places]
+    stop = excerpt(isolated.trace, *places)
+    question: dict[str, Any] = {
+        "job": job(witness.trace, rule.oracle, told, rule.contests),
+        "beside": [code for code, _ in isolated.beside],
+        "early": [code for code, record in isolated.beside if stop is None or record < stop],
+    }
+    if isolated.left_out:
+        question["alone"] = job(isolated.trace, rule.oracle, places, rule.contests)
+        question["left_out"] = isolated.left_out
+    return question
 
 
 def _installed() -> Sequence[Rule]:

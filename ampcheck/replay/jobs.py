@@ -8,6 +8,7 @@ from typing import Any
 from ampcheck.events import Checkpoint
 from ampcheck.replay.jumps import with_jump_at_boundary
 from ampcheck.replay.references import excerpt, references, until, user_acts, whole
+from ampcheck.replay.restarts import told_apart
 from ampcheck.replay.resuming import resumed
 from ampcheck.replay.script import cast, corrected, sharding, write
 from ampcheck.replay.unfolding import unfold
@@ -26,6 +27,7 @@ def job(
     """
     if needed and isinstance(trace.records[needed[0]].event, Checkpoint):
         return resumed(trace, oracle)
+    trace = told_apart(trace)
     oracle = tuple(oracle)
     contested = frozenset(contests)
     if needed:

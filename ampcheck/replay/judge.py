@@ -18,7 +18,7 @@ from ampcheck.replay.scenarios import CONTROLS, DISABLED, RANKS, SCENARIOS, SHAR
 from ampcheck.replay.script import Cast, Op
 from ampcheck.replay.wording import Wording, describe, differing, settings
 
-__all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "judge"]
+__all__ = ["Execute", "Job", "Scripts", "Verdict", "compare", "is_whole", "judge"]
 
 Execute = Callable[[Cast, Sequence[Op], Scenario], Observed]
 
@@ -94,6 +94,11 @@ class _Trial:
     def nearest(self) -> Observed:
         """The reference that differs least."""
         return min(self.differences, key=lambda d: len(d[1]))[0]
+
+
+def is_whole(verdict: Verdict) -> bool:
+    """Whether the figures are those of a whole run, with its epochs' ends, and not of its first windows."""
+    return any(s.whole for s in (*SCENARIOS, *SHARDS, RANKS) if s.name == verdict.figures.get("scenario"))
 
 
 def judge(job: Job, execute: Execute) -> Verdict:

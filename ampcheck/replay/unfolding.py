@@ -65,22 +65,39 @@ def _distinct_steps(trace: Trace) -> Iterator[Record]:
     The last one of an iteration stays, so that whatever precedes any of them precedes it.  Parameters of models that
     seem to be in no optimizer are taken to be theirs.
     """
-    built = [e.role for r, e in trace.of(ev.Build) if e.kind == "optimizer" and not r.iteration]
-    several = {role for role in built if built.count(role) > 1}
+    several = _built_together(trace)
     free = tuple(
         dict.fromkeys(o for _, e in trace.of(ev.Backward) for o in e.reaches if o.startswith("free:"))
     )
-    last = {(e.optimizer, r.iteration): r.index for r, e in trace.of(ev.Step) if e.optimizer in several}
+    steps = ((r, e.optimizer) for r, e in trace.of(ev.Step) if e.optimizer in several)
+    last = {(optimizer, r.iteration, r.micro): r.index for r, optimizer in steps}
     for record in trace.records:
         event = record.event
         match event:
-            case ev.Step(optimizer=role) if last.get((role, record.iteration), record.index) != record.index:
-                continue
+            case ev.Step(optimizer=role) if role in several:
+                if last[role, record.iteration, record.micro] != record.index:
+                    continue
             case ev.ZeroGrad(owners=owners) if not several.isdisjoint(owners):
                 record = replace(record, event=replace(event, owners=tuple(dict.fromkeys((*owners, *free)))))
             case _:
                 pass
         yield record
+
+
+def _built_together(trace: Trace) -> set[str]:
+    """The roles that stand for several optimizers: built again before a step of the first, so that it is no restart."""
+    several: set[str] = set()
+    waiting: set[str] = set()
+    for record in trace.records:
+        match record.event:
+            case ev.Build(kind="optimizer", role=role) if not record.iteration:
+                several |= waiting & {role}
+                waiting.add(role)
+            case ev.Step(optimizer=role):
+                waiting.discard(role)
+            case _:
+                pass
+    return several
 
 
 def _without_guesses(records: tuple[Record, ...]) -> tuple[Record, ...]:

@@ -102,7 +102,8 @@ class _Bench:
 
 
 def _answer(data: dict[str, Any], bench: _Bench) -> dict[str, Any]:
-    from ampcheck.replay.judge import Job, compare, judge
+    from ampcheck.replay.apart import Others, judge_apart
+    from ampcheck.replay.judge import Job, compare
     from ampcheck.replay.scenarios import Scenario
 
     try:
@@ -114,7 +115,8 @@ def _answer(data: dict[str, Any], bench: _Bench) -> dict[str, Any]:
             return {"observed": bench(job.members, ops, scenario).as_dict(), "device": bench.used}
         if data["kind"] == "compare":
             return {"deviations": compare(job, bench), "device": bench.used}
-        verdict = judge(job, bench)
+        alone = Job.read(data["alone"]) if data.get("alone") else None
+        verdict = judge_apart(job, alone, Others.read(data), bench)
         return {
             "outcome": verdict.outcome,
             "text": verdict.text,

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TextIO
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TextIO
 
-__all__ = ["STYLES", "Line", "is_coloured", "plain", "printable", "show"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["STYLES", "Line", "colour", "console", "is_coloured", "plain", "printable", "show"]
 
 Line = tuple[tuple[str, str], ...]
 """Pieces, each with a style out of `STYLES` or ""."""
@@ -39,9 +43,44 @@ def plain(line: Line) -> str:
     return "".join(printable(text) for text, _ in line).rstrip()
 
 
+_COLOUR: ContextVar[str] = ContextVar("colour", default="auto")
+
+
+def colour(when: str) -> None:
+    """Say for the rest of the context, such as a command, whether there is colour: "always", "never" or "auto"."""
+    _COLOUR.set(when)
+
+
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that wants colour (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether there is colour in what goes to a stream: as was said, else as the environment says, else on terminals.
+
+    NO_COLOR comes before FORCE_COLOR (https://no-color.org, https://force-color.org); empty, neither says anything.
+    """
+    if _COLOUR.get() != "auto":
+        return _COLOUR.get() == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if force := os.environ.get("FORCE_COLOR"):
+        return force != "0"
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def console(stream: TextIO, width: int | None = None, *, soft_wrap: bool = False) -> Console:
+    """rich, with colour and styles only where `is_coloured` says so."""
+    from rich.console import Console  # 65 ms, only where it is needed
+
+    coloured = is_coloured(stream)
+    is_plain_terminal = os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
+    return Console(
+        file=stream,
+        width=width,
+        soft_wrap=soft_wrap,
+        highlight=False,
+        emoji=False,
+        no_color=False,
+        force_terminal=coloured or None,
+        color_system=("standard" if is_plain_terminal else "auto") if coloured else None,
+    )
 
 
 def show(lines: Iterable[Line], stream: TextIO) -> None:
@@ -49,9 +88,8 @@ def show(lines: Iterable[Line], stream: TextIO) -> None:
     if not is_coloured(stream):
         stream.writelines(plain(line) + "\n" for line in lines)
         return
-    from rich.console import Console  # 65 ms, only where colour is seen
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, soft_wrap=True)
+    out = console(stream, soft_wrap=True)
     for line in lines:
-        console.print(Text.assemble(*((printable(text), STYLES.get(style, "")) for text, style in line)))
+        out.print(Text.assemble(*((printable(text), STYLES.get(style, "")) for text, style in line)))

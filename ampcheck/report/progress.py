@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from ampcheck.report.line import console
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -49,7 +51,6 @@ class Progress:
             self._bar.update(self._task, completed=self._done, path=path)
 
     def _draw(self) -> None:
-        from rich.console import Console
         from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as RichProgress
@@ -60,7 +61,7 @@ class Progress:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[path]}", markup=False),
-            console=Console(file=self._stream),
+            console=console(self._stream),
             transient=True,
         )
         self._task = self._bar.add_task(self._what, total=self._total, completed=self._done, path="")

@@ -24,7 +24,7 @@ __all__ = ["Checking"]
 # often.
 SHORTEST = 0.04
 LONGEST = 0.5
-SHARE = 0.2
+SHARE = 0.1
 # A check that takes longer than this is shown as work in progress.
 PATIENCE = 0.5
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ampcheck import registry
+from ampcheck.meant import close_to, did_you_mean
 from ampcheck.settings.definition import Key, Settings, keys
 from ampcheck.settings.errors import SettingsError
 from ampcheck.settings.toml_lines import MISSING, line_of, located
@@ -88,8 +88,8 @@ def _values(table: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def _suggested(name: str, known: dict[str, Key]) -> str:
-    close = difflib.get_close_matches(name.replace("_", "-").lower(), known, n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else f"the keys are {', '.join(known)}"
+    close = close_to(name.replace("_", "-").lower(), known, cutoff=0.5)
+    return did_you_mean(f"`{key}`" for key in close) or f"the keys are {', '.join(known)}"
 
 
 def _frozen(value: Any) -> Any:

@@ -9,7 +9,8 @@ from ampcheck import registry
 from ampcheck.events import Site
 from ampcheck.finding import Finding
 from ampcheck.source import Source
-from ampcheck.suppressions.comments import MARK, Complaint, Suppression, suppressions_in
+from ampcheck.suppressions.comments import Complaint, Suppression, suppressions_in
+from ampcheck.suppressions.misread import is_worth_reading
 from ampcheck.suppressions.statements import Statements, statements_of
 
 __all__ = ["NOT_TO_BE_KNOWN", "UNUSED", "Sifted", "Suppressions", "suppressions_of"]
@@ -77,7 +78,7 @@ class Suppressions:
 
 def suppressions_of(source: Source) -> Suppressions | None:
     """The comments of a file; None where there are none."""
-    if MARK not in source.text.lower():
+    if not is_worth_reading(source.text):
         return None
     statements = statements_of(source.text)
     found = list(suppressions_in(statements))

@@ -5,19 +5,18 @@ In brackets stand rules: names, codes or prefixes of codes, with commas between.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from ampcheck import registry
+from ampcheck.meant import close_to
+from ampcheck.suppressions.misread import FORMS, MARK, misread_in
 from ampcheck.suppressions.statements import Comment, Lines, Statements
 
 __all__ = ["MARK", "Complaint", "Scope", "Suppression", "suppressions_in"]
 
-MARK = "ampcheck"
-FORMS = ("ignore", "ignore-function", "ignore-file")
 Scope = Literal["line", "function", "file"]
 
 OURS = re.compile(rf"#\s*{MARK}\s*:\s*(?P<said>[^#]*)", re.IGNORECASE)
@@ -62,10 +61,14 @@ class Complaint:
 def suppressions_in(found: Statements) -> Iterator[Suppression | Complaint]:
     """The suppressions of a text, in order, and what is wrong with those that are none."""
     for comment in found.comments:
+        read = False
         for match in OURS.finditer(comment.text):
             said = SAID.match(match["said"])
             if said is not None and MEANT.match(said["form"]):
                 yield from _read(found, comment, match, said)
+                read = True
+        for one in () if read else misread_in(comment.text):
+            yield Complaint(comment.line, comment.column + one.start, comment.column + one.end, one.message)
 
 
 def _read(
@@ -75,7 +78,7 @@ def _read(
     end = comment.column + match.start("said") + said.end()
     form = said["form"].lower()
     if form not in FORMS:
-        close = difflib.get_close_matches(form, FORMS, n=1) or ["ignore"]
+        close = close_to(form, FORMS) or ["ignore"]
         yield Complaint(
             comment.line, start, end, f"`{said['form']}` is unknown: did you mean `{close[0]}[...]`?"
         )

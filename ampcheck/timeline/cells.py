@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +14,7 @@ from ampcheck.gradients import Buffer
 from ampcheck.report.carries import carries
 from ampcheck.trace import Record, Trace
 
-__all__ = ["KINDS", "Cell", "Kind", "cell", "drawn", "place_of"]
+__all__ = ["KINDS", "Cell", "Kind", "cell", "drawn", "place_of", "wrapped"]
 
 Kind = Literal["none", "true", "sum", "scaled", "mixed", "off", "other"]
 
@@ -85,6 +87,24 @@ def cell(trace: Trace, record: Record, wrong: tuple[str, ...] = ()) -> Cell:
         tuple(f"{g.text}" if g.holds else f"not ({g.text})" for g in record.guards),
         wrong,
     )
+
+
+COUNT = re.compile(r", (\d+) micro-batches")
+PHRASE = re.compile(r"gradients [^;,]*")
+BOUND = "\N{NO-BREAK SPACE}"
+
+
+def wrapped(text: str, width: int, most: int = 99) -> list[str]:
+    """The text of a cell in lines: the number of micro-batches in brackets, what gradients carry in one piece.
+
+    ``steps on gradients / K, 3 micro-batches`` becomes ``steps on`` and ``gradients / K (3)``; the columns show what
+    the number counts.
+    """
+    short = COUNT.sub(r" (\1)", text)
+    bound = PHRASE.sub(lambda phrase: phrase[0].strip().replace(" ", BOUND), short)
+    whole = max(map(len, bound.split(" ")), default=0) <= width
+    lines = textwrap.wrap(bound if whole else short, width, max_lines=most, placeholder=" …")
+    return [line.replace(BOUND, " ") for line in lines]
 
 
 def _without_role(text: str, event: ev.Event) -> str:

@@ -12,6 +12,7 @@ from ampcheck import gradients
 from ampcheck.events import Backward, Event
 from ampcheck.protocol import Act
 from ampcheck.replay.references import references
+from ampcheck.replay.restarts import told_apart
 from ampcheck.replay.unfolding import unfold
 from ampcheck.rule import Habit
 from ampcheck.trace import Guard, Record, Trace
@@ -25,7 +26,7 @@ def correct(trace: Trace, contests: Iterable[Habit] = ()) -> Trace | None:
     `contests` are the habits of the loop that are a fault in themselves.
     """
     try:
-        normal = unfold(trace).normal
+        normal = unfold(told_apart(trace)).normal
         _, found = references(normal, normal.records, frozenset(contests))
     except Exception:  # a trace of an unforeseen shape costs its own picture only, as in the replay
         return None

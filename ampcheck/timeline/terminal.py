@@ -18,15 +18,15 @@ from ampcheck.events import Site
 from ampcheck.notebook import Cells
 from ampcheck.report.line import printable
 from ampcheck.report.place import located
-from ampcheck.timeline.cells import KINDS, Cell, Kind
+from ampcheck.timeline.cells import KINDS, Cell, Kind, wrapped
 from ampcheck.timeline.pictures import Column, Picture
 
 __all__ = ["brief", "legend", "picture"]
 
 Where = Callable[[Site], str]
 
-COLUMN, BESIDE = 26, 4
-"""Characters of a column, its frame included, and between two pictures."""
+COLUMN, FRAME, BESIDE = 26, 4, 4
+"""Characters of a column, of its frame within, and between two pictures."""
 NAME = 11
 """Characters of another file's name in a cell: what the frame leaves beside a line of four digits and a mark."""
 
@@ -77,6 +77,7 @@ def legend(*, ascii_only: bool = False) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for kind, (mark, meaning) in KINDS.items():
         table.add_row(Text(f"  {_plain(mark, ascii_only)}", style=STYLES[kind]), _plain(meaning, ascii_only))
+    table.add_row("  (3)", "of three micro-batches, summed")
     table.add_row(Text(f"  {_plain('✗', ascii_only)}", style=WRONG), "where a rule is broken")
     return table
 
@@ -105,7 +106,7 @@ def _column(column: Column, where: Where, ascii_only: bool) -> RenderableType:
 
 def _cell(cell: Cell, where: Where, ascii_only: bool) -> RenderableType:
     style = STYLES[cell.kind]
-    lines = [Text(_plain(cell.text, ascii_only), style=style)]
+    lines = [Text(_plain(line, ascii_only), style=style) for line in wrapped(cell.text, COLUMN - FRAME)]
     if cell.wrong:
         lines.insert(0, Text(_plain(f"✗ {' '.join(cell.wrong)}", ascii_only), style=WRONG))
     place = f"{_plain(where(cell.place), ascii_only)}, " if cell.place is not None else ""

@@ -82,7 +82,34 @@ def test_the_effective_batch_is_a_product(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(LOOP.format(name="option"))
     (section,) = audited(file).sections
-    assert section.answers[BATCH].said == "16 × 1 × 1"
+    assert section.answers[BATCH].said == "16, no accumulation"
+    assert "; K = 1, every micro-batch is a step; W = 1," in section.answers[BATCH].text
+
+
+@pytest.mark.parametrize(
+    ("indent", "said", "text"),
+    [
+        (
+            "    ",
+            "b, no accumulation",
+            "K = 1, every micro-batch is a step, although the file says",
+        ),
+        ("", "b × K", "K is open, a step uses several micro-batches and nothing counts them"),
+    ],
+)
+def test_a_loop_without_a_boundary_is_not_given_a_product(
+    indent: str, said: str, text: str, tmp_path: Path
+) -> None:
+    """Whatever other loops of the file do with the length that it names."""
+    file = tmp_path / "train.py"
+    file.write_text(
+        "import torch\naccumulation_steps = 4\ndef train(model, loader):\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    for x in loader:\n"
+        f"        model(x).mean().backward()\n    {indent}optimizer.step()\n    {indent}optimizer.zero_grad()\n"
+    )
+    answer = audited(file).sections[0].answers[BATCH]
+    assert (answer.standing, answer.said) == ("open", said)
+    assert text in answer.text
 
 
 def test_who_does_what(tour: dict[str, Section]) -> None:
@@ -162,8 +189,32 @@ def test_broken_files_are_listed_and_the_others_analysed(
 def test_a_page_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text("x = 1\n")
     out = tmp_path / "nowhere" / "report.html"
-    assert main(["audit", str(tmp_path), "--output", str(out)]) == 2
-    assert capsys.readouterr().err == f"ampcheck: {out}: cannot be written: No such file or directory\n"
+    with pytest.raises(SystemExit) as exit_:
+        main(["audit", str(tmp_path), "--output", str(out)])
+    assert exit_.value.code == 2
+    assert f"no such folder: {out.parent}" in capsys.readouterr().err
+
+
+def test_a_page_for_which_there_is_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    (tmp_path / "train.py").write_text("x = 1\n")
+    assert main(["audit", str(tmp_path), "--output", "/dev/full"]) == 2
+    assert capsys.readouterr().err == "ampcheck: /dev/full: cannot be written: No space left on device\n"
+
+
+def test_the_spelling_of_check_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\n")
+    out = tmp_path / "report.html"
+    assert main(["audit", str(tmp_path), "--output-file", str(out)]) == 0
+    assert out.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_what_was_found_is_said_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text(LOOP.format(name="option"))
+    out = tmp_path / "report.html"
+    assert main(["audit", str(tmp_path), "--output", str(out)]) == 0
+    assert capsys.readouterr().out == f"wrote {out}\n1 error in 1 file analysed\n"
 
 
 def test_nothing_to_show_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from ampcheck.check import Options, check_paths
 from ampcheck.finding import Edit, Finding
 from ampcheck.fixes import FIXABLE, Proposal, propose
 from ampcheck.fixes.proof import prove
+from ampcheck.fixes.trial import said
 
 EVERYTHING = Options(possible=True)
 
@@ -95,20 +96,20 @@ def _broken(path: str, finding: Finding) -> str:
     """What does not hold once the fix is on disk; the files are put back as they were."""
     assert finding.fix is not None
     checked = sorted({path, finding.site.path, *(edit.site.path for edit in finding.fix.edits)})
-    before = Counter((f.code, f.message) for f in check_paths(checked, options=EVERYTHING).findings)
+    before = Counter(said(f) for f in check_paths(checked, options=EVERYTHING).findings)
     kept = {Path(name): Path(name).read_bytes() for name in {edit.site.path for edit in finding.fix.edits}}
     try:
         for file, data in kept.items():
             text = _edited(data.decode(), [e for e in finding.fix.edits if Path(e.site.path) == file])
             ast.parse(text)
             file.write_bytes(text.encode())
-        after = Counter((f.code, f.message) for f in check_paths(checked, options=EVERYTHING).findings)
+        after = Counter(said(f) for f in check_paths(checked, options=EVERYTHING).findings)
     except SyntaxError as error:
         return f"not Python: {error}"
     finally:
         for file, data in kept.items():
             file.write_bytes(data)
-    if after[finding.code, finding.message] >= before[finding.code, finding.message]:
+    if after[said(finding)] >= before[said(finding)]:
         return "the finding is still there"
     new = after - before
     return f"brings {sorted(code for code, _ in new)}" if new else ""

@@ -264,7 +264,7 @@ def test_a_path_that_is_not_there_is_said_all_the_same(git: Git, capsys: pytest.
     assert capsys.readouterr().err == "ampcheck: gone.py: no such file or directory\n"
 
 
-@pytest.mark.parametrize("revision", ["nonsense", "--help", "HEAD:train.py", ""])
+@pytest.mark.parametrize("revision", ["nonsense", "--help", "HEAD:train.py", " x"])
 def test_an_unknown_revision_is_one_line(revision: str, git: Git, capsys: pytest.CaptureFixture[str]) -> None:
     commit(git, train_py=TWO)
     assert main(["train.py", f"--since={revision}"]) == 2

@@ -149,7 +149,14 @@ def test_an_unknown_rule_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["check", "--nonsense"], ["check", "--format", "xml"], ["replay", "--device", "x"]]
+    "arguments",
+    [
+        ["check", "--nonsense"],
+        ["check", "--format", "xml"],
+        ["replay", "--device", "x"],
+        ["check", "--since", ""],
+        ["audit", "--output", ""],
+    ],
 )
 def test_a_bad_option_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
@@ -163,7 +170,7 @@ def test_a_bad_option_is_one_line(arguments: list[str], capsys: pytest.CaptureFi
     [
         (["--fromat", "json"], "ampcheck check: unknown option --fromat: did you mean --format?"),
         (["check", "--ignroe=AMP1"], "ampcheck check: unknown option --ignroe: did you mean --ignore?"),
-        (["audit", "--output-file", "x.html"], "ampcheck audit: unknown option --output-file: did you mean"),
+        (["audit", "--output-flie", "x.html"], "ampcheck audit: unknown option --output-flie: did you mean"),
         (["rules", "--json"], "ampcheck rules: unknown option --json (see `ampcheck rules --help`)"),
         (["rules", "AMP101"], "ampcheck rules: one argument too many: 'AMP101'"),
     ],
@@ -175,6 +182,52 @@ def test_an_option_that_a_command_does_not_have(
         main(arguments)
     assert exit_.value.code == 2
     assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["chek", "train.py"], "check"),
+        (["audti", "."], "audit"),
+        (["explian", "AMP101"], "explain"),
+        (["rule"], "rules"),
+    ],
+)
+def test_a_misspelled_command_is_not_taken_for_a_path(
+    arguments: list[str], meant: str, clipped: Finding, checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = checked(Report(files=1))
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert (exit_.value.code, asked) == (2, [])
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"ampcheck: no command or path is called {arguments[0]}: did you mean ampcheck {meant}?"
+    )
+
+
+def test_a_path_that_reads_like_a_command_is_checked(
+    clipped: Finding, checked: Checked, tmp_path: Path
+) -> None:
+    asked = checked(Report(files=1))
+    (tmp_path / "rule").mkdir()
+    (tmp_path / "rule" / "a.py").touch()
+    assert main(["rule"]) == 0
+    assert [paths for paths, _ in asked] == [["rule"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage"),
+    [(["help"], "usage: ampcheck COMMAND"), (["help", "audit"], "usage: ampcheck audit ")],
+)
+def test_help_is_asked_for_as_a_command_too(
+    arguments: list[str], usage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
 
 
 def test_a_confirmed_finding_fails(clipped: Finding, checked: Checked, replayed: Any) -> None:
@@ -234,6 +287,28 @@ def test_rules_lists_each_rule_on_a_line(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines] == [[r.code, r.name, r.severity] for r in registry.load()]
+
+
+def test_rules_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--format", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [(one["code"], one["name"], one["severity"]) for one in listed] == [
+        (rule.code, rule.name, rule.severity) for rule in registry.load()
+    ]
+    by_code = {one["code"]: one for one in listed}
+    assert by_code["AMP101"] == {
+        "code": "AMP101",
+        "name": "clip-before-unscale",
+        "severity": "error",
+        "summary": "Gradients are clipped while they still carry the loss scale",
+        "default": True,
+        "fixable": True,
+        "oracle": ["gradient", "clip-norm"],
+        "hint": "call scaler.unscale_(optimizer) before the clip",
+        "url": "https://github.com/ampcheck/ampcheck/blob/main/docs/rules/clip-before-unscale.md",
+    }
+    assert [code for code, one in by_code.items() if not one["default"]] == ["AMP318"]
+    assert not by_code["AMP900"]["fixable"]
 
 
 @pytest.mark.parametrize("by", ["code", "name"])

@@ -15,6 +15,7 @@ import pytest
 from ampcheck import manual, registry
 from ampcheck.cli import COMMANDS, main, parser
 from ampcheck.options.completion import SHELLS
+from ampcheck.options.groups import ORDER
 
 # --- docs/cli.md ------------------------------------------------------------------------------------------------
 
@@ -47,6 +48,37 @@ def test_options_that_commands_share_are_listed_once() -> None:
     page = manual.manual()
     assert page.count("| `--select RULES` |") == 1
     assert "As `ampcheck check`: `PATHS`, `--select RULES`, " in page
+
+
+def help_of(*command: str) -> list[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+        main([*command, "--help"])
+    return printed.getvalue().splitlines()
+
+
+def test_options_stand_under_headings_in_help_and_in_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = help_of("check")
+    headings = [line.removesuffix(":") for line in shown if line and line[0] != " " and line.endswith(":")]
+    assert headings == ["positional arguments", *(h for h in ORDER if h != "replay")]
+    page = manual.manual()
+    assert [h for h in headings[1:-1] if f"| {h} | meaning |" not in page] == []
+    at = {line.split()[0]: number for number, line in enumerate(shown) if line.startswith("  --")}
+    assert shown.index("fixes:") < at["--fix"] < at["--unsafe-fixes"] < shown.index("known findings:")
+    assert "options:" not in shown
+
+
+def test_each_command_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a terminal of eighty columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = help_of()
+    start = shown.index("commands:") + 1
+    assert [line.split()[0] for line in shown[start : shown.index("", start)]] == [*COMMANDS]
+
+
+def test_an_alias_is_not_shown() -> None:
+    assert "--output FILE" not in "\n".join(help_of("check"))
+    assert "--output-file" not in "\n".join(help_of("audit"))
 
 
 def test_the_command_writes_the_checkout_s_page(

@@ -56,6 +56,21 @@ def test_a_file_is_utf_8_wherever_it_is_written(clipped: Finding, checked: Check
     assert "gradients × S" in (tmp_path / "report.txt").read_text("utf-8")
 
 
+def test_the_audit_s_spelling_is_understood(clipped: Finding, checked: Checked, tmp_path: Path) -> None:
+    checked(Report((clipped,), files=1))
+    assert main(["check", "train.py", "--format", "json", "--output", "report.json"]) == 1
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["files"] == 1
+
+
+def test_a_dash_is_the_screen(
+    clipped: Finding, checked: Checked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(Report((clipped,), files=1))
+    assert main(["train.py", "--output-file", "-"]) == 1
+    assert "AMP101" in capsys.readouterr().out
+    assert not (tmp_path / "-").exists()
+
+
 @pytest.mark.parametrize(
     ("path", "why"), [("nowhere/report.json", "no such folder: nowhere"), ("folder", "folder is a folder")]
 )

@@ -73,7 +73,26 @@ def test_only_what_was_analysed_whole_is_called_clean() -> None:
     assert shown(Report(files=1, failures=(Failure("x.py", "?"),))) == [
         "Nothing found in 1 file analysed, 1 not analysed"
     ]
-    assert shown(Report()) == ["Nothing found in 0 files analysed"]
+    assert shown(Report()) == ["No file to analyse"]
+
+
+def test_a_file_that_cannot_be_parsed_is_no_error_in_the_others(clipped: Finding) -> None:
+    """It is shown as an error, and counted as what it is: a file that was not analysed."""
+    broken = replace(clipped, code="AMP900", site=Site("broken.py", 1, 1, 1, 1), witness=None)
+    alone = Report((broken,), (Failure("broken.py", "not Python"),))
+    assert shown(alone)[-1] == "Nothing analysed: 1 path failed"
+    two = replace(alone, failures=(*alone.failures, Failure("gone.py", "no such file or directory")))
+    assert shown(two)[-1] == "Nothing analysed: 2 paths failed"
+    assert shown(replace(alone, files=1))[-1] == "Nothing found in 1 file analysed, 1 not analysed"
+    among = replace(alone, findings=(clipped, broken), files=2)
+    assert shown(among)[-1] == "1 error in 2 files analysed, 1 not analysed"
+
+
+def test_what_is_found_outside_of_analysed_files_is_counted(clipped: Finding) -> None:
+    """Of a notebook, one cell may be broken; and a baseline is no file that is analysed."""
+    part = Report((clipped,), (Failure("train.py", "cell 1 is no Python"),))
+    assert shown(part)[-1] == "1 error; not analysed in full: 1 path"
+    assert shown(Report((clipped,)))[-1] == "1 error; no file analysed"
 
 
 def test_what_could_steer_a_terminal_is_escaped() -> None:

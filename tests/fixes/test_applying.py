@@ -221,6 +221,22 @@ def test_without_torch_nothing_is_safe_and_the_message_says_why(
     assert main(["check", "--fix", "--unsafe-fixes", "train.py"]) == 0
 
 
+def test_what_to_install_is_said_once(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not with every finding."""
+
+    def missing(*_: object) -> None:
+        raise ReplayUnavailable("the replay needs torch; install it")
+
+    monkeypatch.setattr(proof, "compare", missing)
+    assert main(["check", "--show-fixes", "train.py"]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("(unsafe: not proven: no torch to replay on)") == 2
+    assert "install" not in said.out
+    assert said.err == "ampcheck: not proven: the replay needs torch; install it\n"
+
+
 def test_a_renaming_needs_the_new_name_to_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise ReplayUnavailable("the replay needs torch, which is not installed")

@@ -256,7 +256,7 @@ def test_a_long_check_is_shown_as_work_in_progress(folder: Path) -> None:
     loop = CLIPPED.partition("def train")[2].replace(
         "        scaler.scale(loss)", f"{options}        scaler.scale(loss)"
     )
-    slow = CLIPPED + "".join(f"\n\ndef train{n}{loop}" for n in range(4))
+    slow = CLIPPED + "".join(f"\n\ndef train{n}{loop}" for n in range(8))
 
     async def do(one: Editor) -> None:
         await one.open("train.py", slow)

@@ -161,4 +161,4 @@ def test_a_gitignore_outside_of_a_repository_means_nothing(tree: Path) -> None:
 
 def test_no_file_left_is_no_mistake(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--exclude", "*"]) == 0
-    assert capsys.readouterr().out == "Nothing found in 0 files analysed\n"
+    assert capsys.readouterr().out == "No file to analyse\n"

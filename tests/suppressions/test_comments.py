@@ -186,6 +186,59 @@ def test_a_comment_that_does_nothing_is_reported(tmp_path: Path, comment: str, s
     )
 
 
+@pytest.mark.parametrize(
+    ("comment", "write"),
+    [
+        ("# ampchek: ignore[AMP101]", "ignore[AMP101]"),
+        ("# apmcheck: ignore", "ignore[clip-before-unscale]"),
+        ("# amp-check: ignore-file[AMP101, AMP102]", "ignore-file[AMP101, AMP102]"),
+        ("# ampcheck ignore[AMP101]", "ignore[AMP101]"),
+        ("# ampcheck - ignre[clip-before-unscale]", "ignore[clip-before-unscale]"),
+        ("# ampcheck-ignore[AMP101]", "ignore[AMP101]"),
+        ("# ampcheck: AMP101", "ignore[AMP101]"),
+        ("# noqa: AMP101", "ignore[AMP101]"),
+        ("# noqa: E501, AMP101, clip-inside-window tuned", "ignore[AMP101, clip-inside-window]"),
+        ("# ruff: noqa: AMP101", "ignore-file[AMP101]"),
+        ("# type: ignore[AMP101]", "ignore[AMP101]"),
+        ("# pylint: disable=AMP101", "ignore[AMP101]"),
+        ("# type: ignore[assignment]  # ampchek: ignore[AMP101]", "ignore[AMP101]"),
+    ],
+)
+def test_a_comment_that_was_meant_for_us_is_reported(tmp_path: Path, comment: str, write: str) -> None:
+    found = report(tmp_path, loop(comment)).findings
+    assert [(f.code, f.site.line) for f in found] == [FAULT, ("AMP901", 6)]
+    assert found[1].message.endswith(f"`# ampcheck: {write}`")
+    line = (tmp_path / "train.py").read_text().split("\n")[5]
+    named = line[found[1].site.column - 1 : found[1].site.end_column - 1]
+    assert named.startswith("#")
+    assert named in comment
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# noqa",
+        "# noqa: E501",
+        "# noqa: E501 see AMP101 for why",
+        "# type: ignore[assignment]",
+        "# pylint: disable=no-member",
+        "# precheck: ignore[some-thing]",
+        "# we ignore what ampcheck says",
+        "# ampcheck ignores this loop",
+        "# in ampcheck ignore [this]",
+        "# ampcheck: AMP101 is what it finds here",
+        "# AMP101 is right",
+        "# expect: AMP101",
+    ],
+)
+def test_what_is_not_for_us_is_left_in_peace(tmp_path: Path, comment: str) -> None:
+    assert found(tmp_path, loop(comment)) == [FAULT]
+
+
+def test_another_tool_may_be_told_too(tmp_path: Path) -> None:
+    assert found(tmp_path, loop("# noqa: AMP101  # ampcheck: ignore[AMP101]")) == []
+
+
 def test_a_comment_on_a_line_of_its_own(tmp_path: Path) -> None:
     (complaint,) = report(tmp_path, "# ampcheck: ignore[AMP101]\n" + SETUP).findings
     assert (complaint.code, complaint.site.line) == ("AMP901", 1)

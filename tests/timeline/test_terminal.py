@@ -10,6 +10,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from ampcheck.cli import main
+from ampcheck.timeline.cells import wrapped
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -35,6 +36,26 @@ def test_no_line_is_wider_than_asked(width: int, plain: str, capsys: pytest.Capt
     frames = [line for line in capsys.readouterr().out.splitlines() if set(line) & set("│╭╰┃")]
     assert frames
     assert max(map(len, frames)) <= width
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("gradients × S / K, 2 micro-batches", ["gradients × S / K (2)"]),
+        ("steps on gradients / K, 3 micro-batches", ["steps on", "gradients / K (3)"]),
+        ("unscaled here, after the clip", ["unscaled here, after", "the clip"]),
+        ("gradients, mixed: S and 1, 2 micro-batches", ["gradients, mixed: S", "and 1 (2)"]),
+    ],
+)
+def test_what_the_gradients_carry_stays_in_one_piece(text: str, lines: list[str]) -> None:
+    assert wrapped(text, 22) == lines
+
+
+def test_what_is_said_below_a_picture_is_indented(plain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timeline", plain, "--loop", "clip_scaled_norm", "--width", "80"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (said,) = [number for number, line in enumerate(lines) if line.startswith("  AMP101 ")]
+    assert lines[said + 1].startswith("  still carry ")
 
 
 def test_without_colour_and_characters_nothing_is_lost(plain: str, ampcheck: Run) -> None:

@@ -65,7 +65,7 @@ def test_github_gets_paths_and_messages_that_cannot_be_read_as_commands(hard: Re
     assert found[0][1]["file"] == ODD
     assert "a, b: <c> & 100%\nmore" in found[2][2]
     assert text.splitlines()[len(found) :] == [
-        "3 errors, 1 warning, 1 note in 4 files analysed, 2 not analysed",
+        "2 errors, 1 warning, 1 note in 4 files analysed, 2 not analysed",
         "replay on cpu: 1 confirmed",
     ]
 
