@@ -8,19 +8,45 @@ from dataclasses import dataclass, field, fields, replace
 from ampcheck import program as p
 from ampcheck.events import Event, Site
 from ampcheck.running.exploring import Exploration, explore
-from ampcheck.running.shape import Shape, Shapes
+from ampcheck.running.layout import Layout, lay_out
+from ampcheck.running.likeness import told_by
+from ampcheck.running.shape import Number, Shape, Shapes
 from ampcheck.trace import Guard, Record, Trace
 
 __all__ = ["Explorations"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """An exploration with the shape and layout of its program, and the bodies that its runs have looked at."""
+
+    found: Exploration
+    shape: Shape
+    layout: Layout
+    bodies: frozenset[Number]
+
+    def of(self, program: p.Program, shape: Shape) -> Exploration | None:
+        """The exploration as that of another program; None where it need not run alike."""
+        differing = self.shape.differing(shape)
+        if differing is None or differing & self.bodies:
+            return None
+        if differing:
+            here, there = (self.layout, self.shape), (lay_out(program), shape)
+            if told_by(*here, differing) != told_by(*there, differing):
+                return None
+        places = self.shape.places_in(shape, differing)
+        if places is None:
+            return None
+        return _Moving(places).exploration(self.found) if places else self.found
+
+
 @dataclass(slots=True)
 class Explorations:
-    """The last exploration of each program, by its file and how widely it was explored."""
+    """The last program of each file that was really run, and how widely it was explored."""
 
     pulse: Callable[[], None] | None = None
     _shapes: Shapes = field(default_factory=Shapes)
-    _last: dict[tuple[str, int | None], tuple[Shape, Exploration]] = field(default_factory=dict)
+    _done: dict[tuple[str, int | None], _Done] = field(default_factory=dict)
     _used: set[tuple[str, int | None]] = field(default_factory=set)
 
     def explore(self, program: p.Program, most: int | None = None) -> Exploration:
@@ -30,19 +56,20 @@ class Explorations:
         except RecursionError:  # for the runs to say
             return explore(program, most, self.pulse)
         key = program.main.path, most
-        known = self._last.get(key)
-        places = known[0].places_in(shape) if known is not None else None
-        found = known[1] if known is not None and places is not None else explore(program, most, self.pulse)
-        if places:
-            found = _Moving(places).exploration(found)
-        self._last[key] = shape, found
         self._used.add(key)
+        known = self._done.get(key)
+        found = known.of(program, shape) if known is not None else None
+        if found is None:
+            layout = lay_out(program)
+            with p.noting_bodies() as bodies:
+                found = explore(program, most, self.pulse, layout)
+            self._done[key] = _Done(found, shape, layout, shape.numbers(bodies))
         return found
 
     def forget_unused(self) -> None:
         """Forget what the checks since the last call had no use for."""
         self._shapes.forget_unused()
-        self._last = {key: last for key, last in self._last.items() if key in self._used}
+        self._done = {key: done for key, done in self._done.items() if key in self._used}
         self._used = set()
 
 

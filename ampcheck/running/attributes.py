@@ -252,11 +252,15 @@ def _assignments(cls: v.Class, name: str) -> list[tuple[v.Function, p.Assign]]:
     return found
 
 
-@lru_cache(maxsize=512)
 def _own_assignments(method: p.FunctionDef) -> dict[str, list[p.Assign]]:
     """What a method assigns to attributes of ``self``."""
+    return _own(method.body)
+
+
+@lru_cache(maxsize=512)
+def _own(body: tuple[p.Stmt, ...]) -> dict[str, list[p.Assign]]:
     found: dict[str, list[p.Assign]] = {}
-    for node in p.walk(*method.body):
+    for node in p.walk(*body):
         if isinstance(node, p.Assign):
             for target in node.targets:
                 if isinstance(target, p.Attribute) and _is_self(target):

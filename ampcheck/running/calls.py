@@ -153,8 +153,8 @@ SMALL = 120
 
 
 @lru_cache(maxsize=4096)
-def _is_small(function: p.FunctionDef) -> bool:
-    return sum(1 for _ in p.walk(*function.body)) <= SMALL
+def _is_small(body: tuple[p.Stmt, ...]) -> bool:
+    return sum(1 for _ in p.walk(*body)) <= SMALL
 
 
 def _is_beside(machine: Machine, function: p.FunctionDef | p.Lambda) -> bool:
@@ -162,4 +162,4 @@ def _is_beside(machine: Machine, function: p.FunctionDef | p.Lambda) -> bool:
     if isinstance(function, p.Lambda) or function in machine.layout.telling:
         return False
     path = function.site.path
-    return path != machine.module.path and not machine.program.is_model(path) and not _is_small(function)
+    return path != machine.module.path and not machine.program.is_model(path) and not _is_small(function.body)

@@ -56,10 +56,16 @@ class Exploration:
 
 
 def explore(
-    program: p.Program, most: int | None = None, pulse: Callable[[], None] | None = None
+    program: p.Program,
+    most: int | None = None,
+    pulse: Callable[[], None] | None = None,
+    layout: Layout | None = None,
 ) -> Exploration:
-    """Run every root of a program, each at most so many times; `pulse` is called before each run, and may raise."""
-    layout = lay_out(program)
+    """Run every root of a program, each at most so many times; `pulse` is called before each run, and may raise.
+
+    `layout` is the program's, where somebody has it already.
+    """
+    layout = layout or lay_out(program)
     result = Exploration()
     entered: set[p.Node] = set()
     roots = [Root()] if layout.module_holds else []

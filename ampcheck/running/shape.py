@@ -2,12 +2,13 @@
 
 A run reads of a program its nodes, the texts of its expressions and how its names are linked; of the places it only
 asks whether two are the same.  So two programs of one shape run alike, place for place, as long as places that differ
-in one differ in the other: a comment more or less, or some lines, changes no run.
+in one differ in the other: a comment more or less, or some lines, changes no run.  The bodies of functions are parts of
+their own: what no run has looked at may have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,17 +16,30 @@ from ampcheck import program as p
 from ampcheck.events import Site
 from ampcheck.kept import Kept
 
-__all__ = ["Shape", "Shapes"]
+__all__ = ["Number", "Part", "Shape", "Shapes"]
 
 NESTING = (p.If, p.For, p.While, p.With, p.Try, p.FunctionDef, p.ClassDef)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleShape:
-    """A module's nodes and texts in order, and their places."""
+@dataclass(slots=True)
+class Part:
+    """Nodes and texts in order, and the nodes themselves; `function` is the one whose body it is, if any."""
 
-    key: tuple[object, ...]
-    sites: tuple[Site, ...]
+    function: p.FunctionDef | None = None
+    key: list[object] = field(default_factory=list)
+    nodes: list[p.Node] = field(default_factory=list)
+
+    @property
+    def sites(self) -> Iterable[Site]:
+        """The nodes' places."""
+        return (node.site for node in self.nodes)
+
+
+ModuleShape = tuple[Part, ...]
+"""What stands outside of functions, with their heads, and the body of each outermost function or method."""
+
+Number = tuple[str, int]
+"""A part of a program: its module, and its place among that module's parts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,22 +49,43 @@ class Shape:
     given: tuple[object, ...]
     modules: Mapping[str, ModuleShape]
 
-    def places_in(self, other: Shape) -> dict[Site, Site] | None:
-        """Where this program's places are in another one; None where the two need not run alike.
+    def numbers(self, functions: Collection[p.FunctionDef]) -> frozenset[Number]:
+        """The parts that are the bodies of these functions."""
+        return frozenset(
+            (path, number)
+            for path, parts in self.modules.items()
+            for number, part in enumerate(parts)
+            if part.function is not None and part.function in functions
+        )
 
-        Modules in which nothing has moved are left out.
-        """
+    def differing(self, other: Shape) -> frozenset[Number] | None:
+        """The parts that differ in the two, all of them bodies; None where anything else does."""
         if self.given != other.given or list(self.modules) != list(other.modules):
             return None
+        found: set[Number] = set()
+        for path, here in self.modules.items():
+            there = other.modules[path]
+            if here is there:
+                continue
+            if len(here) != len(there) or here[0].key != there[0].key:
+                return None
+            found |= {(path, n) for n, (a, b) in enumerate(zip(here, there, strict=True)) if a.key != b.key}
+        return frozenset(found)
+
+    def places_in(self, other: Shape, without: Collection[Number] = ()) -> dict[Site, Site] | None:
+        """Where this program's places are in another one of its shape; None where two fall together in one of them.
+
+        Modules in which nothing has moved are left out, and so are the parts `without`.
+        """
         places: dict[Site, Site] = {}
         for path, here in self.modules.items():
             there = other.modules[path]
             if here is there:
                 continue
-            if here.key != there.key:
-                return None
-            if here.sites != there.sites:
-                pairs = _pairs(path, here.sites, there.sites)
+            kept = [n for n in range(len(here)) if (path, n) not in without]
+            old, new = ([s for n in kept for s in parts[n].sites] for parts in (here, there))
+            if old != new:
+                pairs = _pairs(path, old, new)
                 if pairs is None:
                     return None
                 places |= pairs
@@ -94,18 +129,20 @@ class _Outlining:
 
     def __init__(self, module: p.Module) -> None:
         self.module = module
-        self.key: list[object] = []
-        self.sites: list[Site] = []
+        self.outside = self.part = Part()
+        self.found = [self.outside]
         self.parts: dict[object, tuple[str, ...]] = {}
 
     def shape(self) -> ModuleShape:
         """The module's shape."""
+        # Imports count wherever they stand.
+        self.part.key.append(tuple(p.imports_of(self.module).items()))
         self._add(self.module.body, None)
-        return ModuleShape(tuple(self.key), tuple(self.sites))
+        return tuple(self.found)
 
     def _add(self, value: Any, around: Site | None) -> None:
         """Add a node or a part of one; `around` is the place whose text is in the key already."""
-        key = self.key
+        key = self.part.key
         if isinstance(value, tuple):
             key.append(len(value))
             for item in value:
@@ -113,14 +150,20 @@ class _Outlining:
         elif isinstance(value, p.Node):
             key.append(type(value))
             site = value.site
-            self.sites.append(site)
+            self.part.nodes.append(value)
             if isinstance(value, NESTING):
                 around = None  # what stands in its head is looked at piece by piece
             elif around is None or not _holds(around, site):
                 self._add_text(site)
                 around = site
             for name in self._parts(value):
-                self._add(getattr(value, name), around)
+                if name == "body" and isinstance(value, p.FunctionDef) and self.part is self.outside:
+                    self.part = Part(value)
+                    self.found.append(self.part)
+                    self._add(value.body, None)
+                    self.part = self.outside
+                else:
+                    self._add(getattr(value, name), around)
         elif isinstance(value, (p.Keyword, p.Parameter)):
             for name in self._parts(value):
                 self._add(getattr(value, name), around)
@@ -136,14 +179,14 @@ class _Outlining:
         return self.parts[kind]
 
     def _add_text(self, site: Site) -> None:
-        lines = self.module.lines
+        lines, key = self.module.lines, self.part.key
         first = lines[site.line - 1]
         if site.line == site.end_line:
-            self.key.append(first[site.column - 1 : site.end_column - 1])
+            key.append(first[site.column - 1 : site.end_column - 1])
             return
-        self.key.append(first[site.column - 1 :])
-        self.key.extend(lines[site.line : site.end_line - 1])
-        self.key.append(lines[site.end_line - 1][: site.end_column - 1])
+        key.append(first[site.column - 1 :])
+        key.extend(lines[site.line : site.end_line - 1])
+        key.append(lines[site.end_line - 1][: site.end_column - 1])
 
 
 def _holds(outer: Site, inner: Site) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from ampcheck.events import Clip
 from ampcheck.finding import Finding
 from ampcheck.fixes import propose
 from ampcheck.fixes.proof import prove
-from ampcheck.replay import apart, replay
+from ampcheck.replay import Observed, apart, replay
 from ampcheck.replay.apart import Others, judge_apart
 from ampcheck.replay.isolating import Isolation
 from ampcheck.replay.judge import Verdict
@@ -108,13 +109,15 @@ def test_the_rules_see_the_altered_run(findings):
 def test_what_shows_only_with_another_fault_is_inconclusive(alone, together, outcome, words, monkeypatch):
     verdicts = {"alone": Verdict(alone, "alone"), "whole": Verdict(together, "whole")}
     monkeypatch.setattr(apart, "judge", lambda job, execute: verdicts[job])
-    verdict = judge_apart("whole", "alone", Others(left_out=("AMP101",)), lambda *_: None)
+    job: Any = "whole"
+    verdict = judge_apart(job, "alone", Others(left_out=("AMP101",)), lambda *_: Observed())  # type: ignore[arg-type]
     assert verdict.outcome == outcome
     assert verdict.text.endswith(words)
 
 
 def test_a_fix_is_proven_beside_a_fault_that_it_does_not_mend(findings):
     (proven,) = prove(propose([findings["undivided", "AMP101"]]))
+    assert proven.finding.fix is not None
     assert proven.finding.fix.applicability == "safe"
 
 
@@ -122,5 +125,6 @@ def test_what_a_fix_has_moved_is_not_left_out_of_its_proof(findings):
     """Otherwise the clip that 203's fix has moved, still before `unscale_`, would be gone from the proof."""
     (proven,) = prove(propose([findings["inside", "AMP203"]]))
     fix = proven.finding.fix
+    assert fix is not None
     assert fix.applicability == "unsafe"
     assert "as long as the loop has AMP101, too" in fix.why

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ampcheck import program as p
@@ -27,9 +29,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry for each program that was really run."""
     done: list[str] = []
 
-    def counted(program: p.Program, *rest: object) -> Exploration:
+    def counted(program: p.Program, *rest: Any) -> Exploration:
         done.append(program.main.path)
-        return explore(program)
+        return explore(program, *rest)
 
     monkeypatch.setattr(again, "explore", counted)
     return done
@@ -105,3 +107,60 @@ def test_places_that_fall_together_are_run_again() -> None:
     shapes = Shapes()
     assert shapes.of(apart).places_in(shapes.of(together)) is None
     assert shapes.of(together).places_in(shapes.of(apart)) is None
+
+
+SPARE = """
+
+def spare(k):
+    scale = k.grad
+    return scale
+"""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SPARE.replace("k.grad", "k.grad + 1"),
+        SPARE.replace("    return", "    scale = [scale, k]\n    return"),
+        "\n# a remark\n" + SPARE.replace("k.grad", "k.grad * 2"),
+    ],
+)
+def test_a_body_that_no_run_has_looked_at_may_change(other: str, runs: list[str]) -> None:
+    assert any(f.name == "spare" for f in p.walk(*lowered(other + LOOP).body) if isinstance(f, p.FunctionDef))
+    explored(SPARE + LOOP, other + LOOP, SPARE + LOOP)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scale = k.grad", "scale = k.grad; k.zero_grad()"),  # now it is a root of its own
+        ("scale = k.grad", "for scale in k:\n        scale.backward()"),
+        ("scale = k.grad", "scale = k.grad; import math as scaler"),
+        ("scale = k.grad", "scale = k.grad; yield scale"),
+        ("spare(k)", "spare(k, n)"),
+        ("def spare", "def train"),
+        ("    return scale\n", "    return scale\n\n\ndef more(k):\n    return k.grad\n"),
+    ],
+)
+def test_a_body_that_the_layout_speaks_of_is_run_again(old: str, new: str, runs: list[str]) -> None:
+    assert old in SPARE
+    explored(SPARE + LOOP, SPARE.replace(old, new) + LOOP)
+    assert len(runs) == 2
+
+
+def test_a_body_that_was_called_is_run_again(runs: list[str]) -> None:
+    calling = LOOP.replace("/ k", "/ spare(k)")
+    explored(SPARE + calling, SPARE.replace("k.grad", "k.grad + 1") + calling)
+    assert len(runs) == 2
+
+
+def test_methods_are_bodies_of_their_own(runs: list[str]) -> None:
+    """What is found keeps its places although the body above it has grown, and shrinks again."""
+    method = "\n\nclass Meter:\n    def add(self, k):\n        scale = k.grad\n        return scale\n"
+    grown = method.replace("k.grad", "k.grad\n        scale = k.grad + 1\n        scale = [scale, k.grad]")
+    first, second, third = explored(method + LOOP, grown + LOOP, method + LOOP)
+    lines = [[r.event.site.line for r in found.traces[0].records] for found in (first, second, third)]
+    assert lines[1] == [line + 2 for line in lines[0]]
+    assert lines[2] == lines[0]
+    assert len(runs) == 1

@@ -1,19 +1,14 @@
-"""The small core of Python that training code is lowered to, before it is run.
+"""The nodes of the core that training code is lowered to.
 
-Every node knows its `Site`; a node's text is cut out of the source when somebody asks for it.  What the core has
-no node for becomes `Opaque` with its operands, so that nothing a value depends on is lost.
+What the core has no node for becomes `Opaque` with its operands, so that nothing a value depends on is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 from ampcheck.events import Site
-from ampcheck.own_names import OwnNames
-from ampcheck.returns import UNTOLD, Returns
 
 __all__ = [
     "Assert",
@@ -41,14 +36,11 @@ __all__ = [
     "Import",
     "Keyword",
     "Lambda",
-    "Link",
-    "Module",
     "Name",
     "NamedExpr",
     "Node",
     "Opaque",
     "Parameter",
-    "Program",
     "Raise",
     "Return",
     "Slice",
@@ -60,11 +52,6 @@ __all__ = [
     "While",
     "With",
     "Yield",
-    "children",
-    "dotted",
-    "imports_of",
-    "is_record",
-    "walk",
 ]
 
 
@@ -397,162 +384,3 @@ class ClassDef(Stmt):
     bases: tuple[Expr, ...]
     body: tuple[Stmt, ...]
     decorators: tuple[Expr, ...] = ()
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Module:
-    """A lowered file: its statements and the source lines that texts are cut from."""
-
-    path: str
-    body: tuple[Stmt, ...]
-    lines: tuple[str, ...]
-
-    def text(self, node: Node) -> str:
-        """The node's source on one line, with runs of white space folded."""
-        return self.cut(node.site)
-
-    def cut(self, site: Site) -> str:
-        """The source at a site on one line."""
-        if site.line == site.end_line:
-            return self.lines[site.line - 1][site.column - 1 : site.end_column - 1]
-        inner = self.lines[site.line : site.end_line - 1]
-        first, last = self.lines[site.line - 1][site.column - 1 :], self.lines[site.end_line - 1]
-        return " ".join(" ".join((first, *inner, last[: site.end_column - 1])).split())
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What an imported name stands for: a definition of another module, or that module itself (`name` is "")."""
-
-    path: str
-    name: str = ""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Program:
-    """A file with the modules of its project, and of library models, that it depends on.
-
-    `links` resolves dotted names: (path of the importing file, name) for relative imports and star imports,
-    ("", name) for absolute ones.
-    `networks` says what the forward of a network gives back, by the file and the (dotted) name of its class there.
-    `handed` names the classes that can stand behind what a function of the main file is handed, by parameter, its
-    annotation and an attribute of it ("" for itself).  `packages` are the project's own, by their top-level names.
-    `settings` are numbers that the project's configuration files give ("gradient_accumulation_steps", "zero_stage").
-    `names` are what the project's settings say of its own wrappers.
-    Library models have paths like ``<accelerate>``; `missing` says what was left out because a cap was reached.
-    """
-
-    main: Module
-    modules: dict[str, Module] = field(default_factory=dict)
-    links: dict[tuple[str, str], Link] = field(default_factory=dict)
-    missing: str = ""
-    settings: dict[str, int] = field(default_factory=dict)
-    names: OwnNames = field(default_factory=OwnNames)
-    networks: dict[tuple[str, str], Returns] = field(default_factory=dict)
-    handed: dict[tuple[str, str, str], tuple[Link, ...]] = field(default_factory=dict)
-    packages: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.modules.setdefault(self.main.path, self.main)
-
-    def link(self, path: str, dotted: str) -> Link | None:
-        """What a dotted name means in a file, None where it is not of this program."""
-        return self.links.get((path if dotted.startswith(".") else "", dotted))
-
-    def returns(self, path: str, dotted: str) -> Returns:
-        """What the objects of a class give back when they are called, the class by its name in a file."""
-        own = self.networks.get((path, dotted))
-        return own or self.networks.get(("", dotted), UNTOLD)
-
-    def text(self, node: Node) -> str:
-        """The source of a node of any of the modules."""
-        return self.modules.get(node.site.path, self.main).text(node)
-
-    @staticmethod
-    def is_model(path: str) -> bool:
-        """Whether a path names a library model."""
-        return path.startswith("<")
-
-
-_FIELDS: dict[type, tuple[str, ...]] = {}
-
-
-def _fields(kind: type) -> tuple[str, ...]:
-    """The names of the fields that may hold nodes."""
-    holding = (
-        f.name
-        for f in fields(kind)
-        if any(part in str(f.type) for part in ("Expr", "Stmt", "Keyword", "Parameter"))
-    )
-    names = _FIELDS[kind] = tuple(holding)
-    return names
-
-
-def _gather(value: Any, found: list[Node]) -> None:
-    if isinstance(value, tuple):
-        for item in value:
-            if isinstance(item, Node):
-                found.append(item)
-            elif item is not None:
-                _gather(item, found)
-    elif isinstance(value, Node):
-        found.append(value)
-    elif isinstance(value, Keyword):
-        found.append(value.value)
-    elif isinstance(value, Parameter):
-        found += [part for part in (value.default, value.annotation) if part is not None]
-
-
-def children(node: Node) -> list[Node]:
-    """The nodes directly inside a node, in source order."""
-    found: list[Node] = []
-    names = _FIELDS.get(type(node))  # the hottest place of all
-    for name in _fields(type(node)) if names is None else names:
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            found.append(value)
-        elif value:
-            _gather(value, found)
-    return found
-
-
-def walk(*roots: Node) -> Iterator[Node]:
-    """All nodes under the roots, the roots included, outermost first."""
-    stack = list(reversed(roots))
-    while stack:
-        node = stack.pop()
-        yield node
-        inner = children(node)
-        inner.reverse()
-        stack += inner
-
-
-def is_record(cls: ClassDef) -> bool:
-    """Whether a class's annotated names are the parameters of an `__init__` that nobody writes."""
-    makers = [d.func if isinstance(d, Call) else d for d in cls.decorators]
-    names = {d.id if isinstance(d, Name) else d.attr for d in makers if isinstance(d, Name | Attribute)}
-    bases = {b.id if isinstance(b, Name) else b.attr for b in cls.bases if isinstance(b, Name | Attribute)}
-    return bool(names & {"dataclass", "define", "frozen", "attrs"}) or "NamedTuple" in bases
-
-
-def dotted(node: Node, imports: Mapping[str, str]) -> str | None:
-    """The dotted name that an expression spells, by what its first name was imported as; None for anything else."""
-    match node:
-        case Name(id=name):
-            return imports.get(name)
-        case Attribute(value=value, attr=attr):
-            owner = dotted(value, imports)
-            return f"{owner}{'' if owner.endswith('.') else '.'}{attr}" if owner else None
-        case _:
-            return None
-
-
-@lru_cache(maxsize=64)
-def imports_of(module: Module) -> dict[str, str]:
-    """What the names that a module imports stand for, the first import of a name first."""
-    found: dict[str, str] = {}
-    for node in walk(*module.body):
-        if isinstance(node, Import):
-            for name, origin in node.names:
-                found.setdefault(name, origin)
-    return found
