@@ -9,7 +9,7 @@ from ampcheck import imports
 from ampcheck import program as p
 from ampcheck.assembly import assemble
 from ampcheck.checkpoints import with_checkpoints
-from ampcheck.configurations import configurations_of
+from ampcheck.configurations import Configurations, configurations_of
 from ampcheck.events import Deprecated, Event, Recompute
 from ampcheck.gradients import State
 from ampcheck.implementing import Implementing
@@ -46,16 +46,21 @@ def traces_of(path: str, settings: Settings | None = None, *, gated: bool = True
     settings = settings or Settings()
     project = Project(settings.search_folders, settings.names)
     implementing = Implementing(project, Importers(project))
-    declared, exploration = analyse(decode(path, data), project, implementing, explore)
+    source = decode(path, data)
+    declared, exploration = analyse(source, configurations_of(source), project, implementing, explore)
     return (*declared, *exploration.traces)
 
 
 def analyse(
-    source: Source, project: Project, implementing: Implementing, explored: Callable[[p.Program], Exploration]
+    source: Source,
+    configured: Configurations,
+    project: Project,
+    implementing: Implementing,
+    explored: Callable[[p.Program], Exploration],
 ) -> tuple[list[Trace], Exploration]:
-    """What holds without running anything, and the runs."""
+    """What holds without running anything, and the runs; `configured` are the file's configurations."""
     program = assemble(project, source, implementing.of(imports.spelled(source.path)))
-    program.settings, program.names = _settings(source), project.names
+    program.settings, program.names = _settings(configured), project.names
     found = explored(program)
     runs = with_checkpoints(source, (*found.traces, *found.repeats))
     count = len(found.traces)
@@ -63,9 +68,8 @@ def analyse(
     return declared, replace(found, traces=runs[:count], repeats=runs[count:])
 
 
-def _settings(source: Source) -> dict[str, int]:
-    """The numbers that configuration files certainly give to this file's engines."""
-    found = configurations_of(source)
+def _settings(found: Configurations) -> dict[str, int]:
+    """The numbers that configuration files certainly give to a file's engines."""
     answers = {
         "gradient_accumulation_steps": found.gradient_accumulation_steps,
         "zero_stage": found.zero_stage,

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ampcheck.imports import SKIPPED, is_project, project_top, spelled
 from ampcheck.project import Project
-from ampcheck.source import Unreadable, read_bytes
+from ampcheck.source import Unreadable
+from ampcheck.words import Mentioned, Words
 
 __all__ = ["Importers", "is_test"]
 
-IMPORTS = re.compile(rb"^[ \t]*(?:from|import)\b[^\n(]*(?:\([^)]*\))?", re.MULTILINE)
 TESTS = re.compile(r"(^|_)tests?([_.]|$)")
-BASES = re.compile(rb"^class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
-WORD = re.compile(rb"\w+")
 
 # So many importers are looked at, of so many files that mention a name of the file's in an import.
 MOST = 2
@@ -27,24 +26,13 @@ MOST_CANDIDATES = 24
 MOST_FILES = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The words in a file's imports, and in the bases of its classes."""
-
-    imports: frozenset[bytes]
-    bases: frozenset[bytes]
-
-
-def _words(places: re.Pattern[bytes], data: bytes) -> frozenset[bytes]:
-    return frozenset(word for place in places.findall(data) for word in WORD.findall(place))
-
-
 @dataclass(slots=True)
 class Importers:
     """Finds importers; the words of a project's import statements are read once."""
 
     project: Project
-    _words: dict[str, dict[str, _Words]] = field(default_factory=dict)
+    words: Words = field(default_factory=Words)
+    _indices: dict[str, dict[str, Mentioned]] = field(default_factory=dict)
 
     def of(self, path: str) -> list[str]:
         """The files that use definitions of this one which hold part of a training step; importers of those too."""
@@ -118,16 +106,16 @@ class Importers:
         links = (self.project.find(importer, dotted) for dotted in (*facts.imports.values(), *facts.stars))
         return any(link is not None and link.path == path for link in links)
 
-    def _index(self, path: str) -> dict[str, _Words]:
+    def _index(self, path: str) -> dict[str, Mentioned]:
         """The words in every file's imports and class headers; tests are left out: they train nothing."""
         folder = os.path.dirname(path) or "."
         top = project_top(folder)
         if not is_project(top):  # a script somewhere in a home folder
             top = os.path.abspath(folder)
         shown = top if os.path.isabs(path) else os.path.relpath(top)
-        if shown not in self._words:
-            self._words[shown] = dict(_scan("" if shown == "." else shown))
-        return self._words[shown]
+        if shown not in self._indices:
+            self._indices[shown] = dict(_scan("" if shown == "." else shown, self.words))
+        return self._indices[shown]
 
 
 def is_test(path: str) -> bool:
@@ -152,8 +140,8 @@ def _shared(one: str, other: str) -> int:
     return count
 
 
-def _scan(top: str) -> list[tuple[str, _Words]]:
-    found: list[tuple[str, _Words]] = []
+def _scan(top: str, words: Words) -> list[tuple[str, Mentioned]]:
+    found: list[tuple[str, Mentioned]] = []
     for folder, folders, files in os.walk(top or "."):
         folders[:] = sorted(
             f for f in folders if f not in SKIPPED and not f.startswith(".") and not TESTS.search(f)
@@ -163,9 +151,6 @@ def _scan(top: str) -> list[tuple[str, _Words]]:
         for name in sorted(files):
             if name.endswith(".py") and not TESTS.search(name):
                 file = spelled(os.path.join(folder, name))
-                try:
-                    data = read_bytes(file)
-                except Unreadable:
-                    continue
-                found.append((file, _Words(_words(IMPORTS, data), _words(BASES, data))))
+                with suppress(Unreadable):
+                    found.append((file, words.of(file)))
     return found

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ampcheck.judgements import Judgements
 from ampcheck.readings import KeptReadings
 from ampcheck.running import Explorations
 from ampcheck.trace import Trace
+from ampcheck.words import KeptWords
 
 __all__ = ["Memory"]
 
 
 @dataclass(slots=True)
 class Memory:
-    """Files read, programs run, and the words of imports; `traces` are the runs that a file was judged by.
+    """Files read, programs run, runs judged, and the words of imports; `traces` are those that a file was judged by.
 
     It never changes what a check finds.
     """
 
     readings: KeptReadings = field(default_factory=KeptReadings)
     explorations: Explorations = field(default_factory=Explorations)
+    judgements: Judgements = field(default_factory=Judgements)
+    words: KeptWords = field(default_factory=KeptWords)
     traces: dict[str, Sequence[Trace]] = field(default_factory=dict)
 
     def watch(self, pulse: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ampcheck import imports, registry
 from ampcheck.analysis import Analysed, analyse
-from ampcheck.configurations import configurations_of, precision_traces
+from ampcheck.configurations import Configurations, configurations_of, precision_traces
 from ampcheck.events import Site
 from ampcheck.finding import Failure, Finding
 from ampcheck.implementing import Implementing
@@ -26,6 +26,7 @@ from ampcheck.suppressions import Suppressions, suppressions_of
 from ampcheck.suppressions.comments import MARK
 from ampcheck.trace import Trace
 from ampcheck.verdict import findings_of
+from ampcheck.words import Words
 
 __all__ = ["Checked", "Session", "Sessions"]
 
@@ -105,9 +106,10 @@ class Session:
         self.memory = memory
         self.readings = memory.readings if memory is not None else Readings()
         self.project = Project(self.settings.search_folders, self.settings.names, self.readings)
-        self.importers = Importers(self.project)
+        self.importers = Importers(self.project, memory.words if memory is not None else Words())
         self.implementing = Implementing(self.project, self.importers)
         self._found: dict[tuple[str, int | None], tuple[list[Finding], Exploration]] = {}
+        self._configured: dict[str, tuple[Source, Configurations]] = {}
 
     def check(self, path: str) -> Checked:
         """One file's findings, and why it could not be analysed."""
@@ -132,7 +134,7 @@ class Session:
             if self.memory is not None:
                 self.memory.traces[path] = traces
             found = [*merged(found), *_truncated(exploration, rules), *_omitted(source, rules)]
-            for broken in configurations_of(source).problems:
+            for broken in self._configurations(source).problems:
                 found += _about_analysis(rules, "AMP900", broken.path, broken.message, broken.line)
             failures = [Failure(path, cell.message) for cell in source.omitted if cell.matters]
             seen = Analysed(source, tuple(exploration.traces))
@@ -180,13 +182,24 @@ class Session:
             key = key[0], None  # its own turn has come already
         if key not in self._found:
             run = explore if self.memory is None else self.memory.explorations.explore
+            configured = self._configurations(source)
             declared, exploration = analyse(
-                source, self.project, self.implementing, lambda program: run(program, most)
+                source, configured, self.project, self.implementing, lambda program: run(program, most)
             )
-            configured = precision_traces(configurations_of(source), source.path)
-            traces = [*declared, *configured, *exploration.traces, *exploration.repeats]
-            self._found[key] = findings_of(traces, self.rules), exploration
+            precisions = precision_traces(configured, source.path)
+            traces = [*declared, *precisions, *exploration.traces, *exploration.repeats]
+            if self.memory is None:
+                found = findings_of(traces, self.rules)
+            else:
+                found = self.memory.judgements.of(key[0], traces, self.rules)
+            self._found[key] = found, exploration
         return self._found[key]
+
+    def _configurations(self, source: Source) -> Configurations:
+        known = self._configured.get(source.path)
+        if known is None or known[0] is not source:
+            known = self._configured[source.path] = source, configurations_of(source)
+        return known[1]
 
 
 def _omitted(source: Source, rules: Sequence[Rule]) -> Iterator[Finding]:

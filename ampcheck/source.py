@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ampcheck.events import Site
@@ -52,7 +52,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's text with its lines; `tree` is the standard library's parse.
+    """A file's text with its lines, without their ends; `tree` is the standard library's parse.
 
     It is None where only libcst may be able to read the file; then `refusal` says why this Python cannot.
     Of a notebook, `cells` leads from the lines back to cells, and `omitted` are the cells that are not in the text.
@@ -64,11 +64,11 @@ class Source:
     refusal: Unreadable | None = None
     cells: Cells | None = None
     omitted: tuple[Omission, ...] = ()
+    lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines without their ends (only CR, LF and CRLF end a line, as for Python itself)."""
-        return tuple(self.text.split("\n"))
+    def __post_init__(self) -> None:
+        # Only CR, LF and CRLF end a line, as for Python itself.
+        object.__setattr__(self, "lines", tuple(self.text.split("\n")))
 
     def where(self, line: int) -> str:
         """A line as messages name it: ``line 3``; in a notebook ``cell 2, line 3``."""
@@ -109,6 +109,17 @@ def is_file(path: str) -> bool:
     """Whether there is something to read: on disk, or in what stands for it."""
     contents = _UNSAVED.get()
     return (bool(contents) and os.path.abspath(path) in contents) or os.path.isfile(path)
+
+
+def stamp(path: str) -> tuple[int, int] | None:
+    """What changes whenever a file on disk does: its time (in ns) and its size; None for text that is not saved."""
+    if os.path.abspath(path) in _UNSAVED.get():
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def read_bytes(path: str) -> bytes:

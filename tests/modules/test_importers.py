@@ -10,6 +10,7 @@ import pytest
 from ampcheck import importers as importers_module
 from ampcheck.importers import MOST, Importers
 from ampcheck.project import Project
+from ampcheck.words import Mentioned, Words
 
 STEP = "def run(loss):\n    loss.backward()\n\n\ndef show(x):\n    print(x)\n"
 USES = "from steps import run\n\nrun(x)\n"
@@ -136,9 +137,9 @@ def test_a_project_is_scanned_once_and_not_without_end(grow, monkeypatch) -> Non
     scans: list[str] = []
     real = importers_module._scan
 
-    def counted(top: str) -> list[tuple[str, importers_module._Words]]:
+    def counted(top: str, words: Words) -> list[tuple[str, Mentioned]]:
         scans.append(top)
-        return real(top)
+        return real(top, words)
 
     monkeypatch.setattr(importers_module, "_scan", counted)
     importers = Importers(Project())
