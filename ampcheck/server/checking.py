@@ -22,9 +22,9 @@ __all__ = ["Checking"]
 
 # How long a text must have been left alone, in seconds: longer where a check takes long, since it would be given up
 # often.
-SHORTEST = 0.04
+SHORTEST = 0.02
 LONGEST = 0.5
-SHARE = 0.1
+SHARE = 0.05
 # A check that takes longer than this is shown as work in progress.
 PATIENCE = 0.5
 

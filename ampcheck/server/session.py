@@ -27,6 +27,10 @@ __all__ = ["Judged", "Outcome", "Session"]
 BROKEN = frozenset({"AMP900", "AMP903"})
 
 
+MOST_BROKEN = 100
+"""Checks of broken files after which nothing is remembered for their sake any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What is known of an open file: its findings, and the runs that they were found in.
@@ -70,6 +74,7 @@ class Session:
     settings: Callable[[], Nearest] = Nearest
     outcome: Outcome = field(default_factory=Outcome)
     _memory: Memory = field(default_factory=Memory)
+    _broken: int = 0  # checks in a row that found a file broken
     _good: dict[str, Judged] = field(default_factory=dict)
 
     def check(
@@ -89,7 +94,10 @@ class Session:
         self._good = {path: good for path, good in self._good.items() if path in files}
         failures = tuple(failure for failure in report.failures if failure.path not in files)
         self.outcome = Outcome(judged, _elsewhere(report, files), failures)
-        memory.forget_unused()
+        # What a file that is no Python for a moment had no use for is wanted again at the next keystroke.
+        self._broken = self._broken + 1 if any(failure.path in files for failure in report.failures) else 0
+        if self._broken % MOST_BROKEN == 0:
+            memory.forget_unused()
         return self.outcome
 
     def fixes(self, findings: Iterable[Finding]) -> list[tuple[Finding, Fix]]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ampcheck import program as p
 from ampcheck.check import check_paths
 from ampcheck.finding import Finding
+from ampcheck.running import Exploration, again, explore
+from ampcheck.server import session as server_session
 from ampcheck.server.files import OpenFile, text
 from ampcheck.server.session import Judged, Session
 from ampcheck.settings import Nearest
@@ -79,3 +83,30 @@ def test_after_random_edits_it_says_what_a_check_says(seed: int) -> None:
             agree(session, files)
         else:
             session.check(files)
+
+
+def test_a_moment_without_python_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found out of a file is still there when it is Python again."""
+    runs: list[str] = []
+
+    def counted(program: p.Program, *rest: Any) -> Exploration:
+        runs.append(program.main.path)
+        return explore(program, *rest)
+
+    monkeypatch.setattr(again, "explore", counted)
+    session = Session()
+    agree(session, opened(train=TRAIN))
+    before = list(runs)
+    agree(session, opened(train=TRAIN + "\nx = \n"))
+    agree(session, opened(train=TRAIN + "\nx = (\n"))
+    agree(session, opened(train=TRAIN + "\n# done\n"))
+    assert runs == before
+
+
+def test_a_file_that_stays_broken_keeps_no_memory_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two rounds of checks have read is kept at most, beside a file that is broken all the time."""
+    monkeypatch.setattr(server_session, "MOST_BROKEN", 10)
+    session = Session()
+    for number in range(50):
+        session.check(opened(train=TRAIN + f"\nx = {number} (\n", helpers=HELPERS + f"\n# {number}\n"))
+        assert len(session._memory.readings._sources._held) <= 2 * 2 * 10
