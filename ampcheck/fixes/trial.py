@@ -31,7 +31,7 @@ __all__ = ["Accepted", "Trial", "contents", "must_be_better", "said"]
 MOST_REMEMBERED = 16
 """Analyses that are remembered; each holds the runs of a few files."""
 
-LINE = re.compile(r"\bline \d+")
+COUNTED = re.compile(r"(?<=\bline )\d+|\d+(?= combinations of)|\d+(?= not explored)")
 _Asked = tuple[tuple[str, ...], frozenset[tuple[str, bytes]]]
 _WORSE = {"note": 0, "warning": 1, "error": 2}
 
@@ -176,8 +176,8 @@ def must_be_better(
 
 
 def said(finding: Finding) -> tuple[str, str]:
-    """What a finding says, wherever it and what it speaks of may stand now."""
-    return finding.code, LINE.sub("line", finding.message)
+    """What a finding says, wherever it and what it speaks of may stand now, and however much was not analysed."""
+    return finding.code, COUNTED.sub("", finding.message)
 
 
 def _key(finding: Finding, site: Site) -> Key:

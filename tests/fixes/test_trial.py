@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from ampcheck.check import check_paths
+from ampcheck.events import Site
+from ampcheck.finding import Finding
 from ampcheck.fixes import Proposal, propose
 from ampcheck.fixes.case import Candidate, Case, candidate
 from ampcheck.fixes.draft import Draft
 from ampcheck.fixes.table import STRATEGIES
+from ampcheck.fixes.trial import said
 from tests.fixes.loops import CLIPPED, PREAMBLE
 
 
@@ -171,3 +174,23 @@ def test_a_strategy_that_breaks_costs_no_other_fix(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(STRATEGIES, "AMP101", (broken,))
     (proposal,) = propose(check_paths([str(file)]).findings)
     assert proposal.reason == "ampcheck failed on this fix (IndexError); please report it"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("built anew (called in line 7)", "built anew (called in line 12)", True),
+        (
+            "in 3 runs: 5 combinations of its options not explored",
+            "in 3 runs: 9 combinations of its options not explored",
+            True,
+        ),
+        ("4 micro-batches are summed", "2 micro-batches are summed", False),
+    ],
+)
+def test_what_is_known_again_in_the_edited_file(one: str, other: str, same: bool) -> None:
+    site = Site("train.py", 1, 1, 1, 2)
+    findings = [
+        Finding("AMP119", "scaler-in-loop", "warning", "certain", site, text) for text in (one, other)
+    ]
+    assert (said(findings[0]) == said(findings[1])) is same
