@@ -51,9 +51,11 @@ class Isolation:
     def of(self, trace: Trace, rule: Rule, record: int) -> Isolated:
         """The run with the fault of `rule` at a record alone, of those that show in the same observables."""
         kept = frozenset(self._reported(trace, rule, record))
+        as_it_is = Isolated(trace, {r.index: r.index for r in trace.records})
         if not kept:
-            return Isolated(trace, {r.index: r.index for r in trace.records})  # other runs show it, too
-        return self._alone(trace, kept, rule)
+            return as_it_is  # it is not this run alone that shows it
+        isolated = self._alone(trace, kept, rule)
+        return isolated if record in isolated.places else as_it_is
 
     def without_faults(self, trace: Trace, spared: type[ev.Event]) -> Isolated:
         """The run without any fault that can be left out; events of the kind that is `spared` stay as they are."""
@@ -85,8 +87,11 @@ class Isolation:
 
     def _beside(self, trace: Trace, stay: Iterable[Place], rule: Rule | None) -> Iterator[tuple[str, int]]:
         for place in sorted(stay):
-            if rule is None or place[0] != rule.code:  # two faults of one kind are each other's evidence
-                yield place[0], min(v.record for v in self._violations(trace, place))
+            records = [v.record for v in self._violations(trace, place)]
+            if records and (
+                rule is None or place[0] != rule.code
+            ):  # two of one kind are each other's evidence
+                yield place[0], min(records)
 
     def _reported(self, trace: Trace, rule: Rule, record: int) -> Iterator[Place]:
         for violation in rule.check(trace):
