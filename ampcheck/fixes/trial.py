@@ -31,7 +31,7 @@ __all__ = ["Accepted", "Trial", "contents", "must_be_better", "said"]
 MOST_REMEMBERED = 16
 """Analyses that are remembered; each holds the runs of a few files."""
 
-COUNTED = re.compile(r"(?<=\bline )\d+|\d+(?= combinations of)|\d+(?= not explored)")
+COUNTED = re.compile(r"(?<=\bline )\d+|\d+(?= runs: )|\d+(?= combinations of)|\d+(?= not explored)")
 _Asked = tuple[tuple[str, ...], frozenset[tuple[str, bytes]]]
 _WORSE = {"note": 0, "warning": 1, "error": 2}
 

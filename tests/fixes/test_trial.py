@@ -182,7 +182,7 @@ def test_a_strategy_that_breaks_costs_no_other_fix(monkeypatch: pytest.MonkeyPat
         ("built anew (called in line 7)", "built anew (called in line 12)", True),
         (
             "in 3 runs: 5 combinations of its options not explored",
-            "in 3 runs: 9 combinations of its options not explored",
+            "in 7 runs: 9 combinations of its options not explored",
             True,
         ),
         ("4 micro-batches are summed", "2 micro-batches are summed", False),
