@@ -35,3 +35,4 @@ class Memory:
         """Forget what the checks since the last call had no use for."""
         self.readings.forget_unused()
         self.explorations.forget_unused()
+        self.judgements.forget_unused()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from ampcheck.checkpoints.written import saves
+from ampcheck.lowering.select import span
 from ampcheck.running.naming import SCALER, names_scaler
 from ampcheck.source import Source
 from ampcheck.syntax import called, last_name
@@ -63,8 +64,8 @@ def _telling_nodes(source: Source, names: Collection[str]) -> Iterator[ast.AST]:
     """The nodes of those top-level statements whose text speaks of a scaler or of apex at all."""
     telling = re.compile("|".join([SCALER.pattern, r"\bamp\b", *map(re.escape, names)]), re.IGNORECASE)
     for statement in source.tree.body if source.tree is not None else ():
-        lines = source.lines[statement.lineno - 1 : statement.end_lineno]
-        if any(map(telling.search, lines)):
+        first, last = span(statement)
+        if any(map(telling.search, source.lines[first - 1 : last])):
             yield from ast.walk(statement)
 
 

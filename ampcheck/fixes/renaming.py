@@ -46,7 +46,7 @@ def rename(case: Case) -> Iterator[Candidate]:
     head = module.text(call.func).split(".")[0]
     if head == "torch":
         draft = _spliced(module, list(_dotted(module, device)))
-        yield candidate("use torch.amp", draft, doubt=_older(event, module.path))
+        yield candidate("use torch.amp", draft, doubt=_older(module))
         return
     statement, splice = _import(module, head, device)
     bound = {alias.asname or alias.name for alias in statement.names}
@@ -54,18 +54,32 @@ def rename(case: Case) -> Iterator[Candidate]:
     splices = [splice]
     for use, name in _uses(module, bound):
         splices += _arguments(module, use, called.get(name, name), device)
-    yield candidate("use torch.amp", _spliced(module, splices), doubt=_older(event, module.path))
+    yield candidate("use torch.amp", _spliced(module, splices), doubt=_older(module))
 
 
-def _older(event: ev.Deprecated, path: str) -> str:
-    """Why the project cannot use the new name yet: it says that it works with a torch that has none."""
-    since = next(version for name, version in SINCE.items() if event.name.endswith(name))
+def _older(module: Module) -> str:
+    """Why the project cannot use the new names yet: it says that it works with a torch that has none.
+
+    A fix renames more than one name where one import gives them: the latest of those in the file decides.
+    """
+    path, mentioned = module.path, {_mentioned(node) for node in ast.walk(module.tree)}
+    since = max(
+        (release for name, release in SINCE.items() if name in mentioned), default=SINCE["custom_fwd"]
+    )
     found = some_before(Requirements().of(path), since)
     if found is None or found.oldest is None:
         return ""
     oldest, first = (".".join(map(str, release)) for release in (found.oldest, since))
     where = os.path.relpath(found.path, os.path.dirname(os.path.abspath(path)))
     return f"{where} admits torch {oldest} ({found.text}), and the new name is there since {first}"
+
+
+def _mentioned(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+            return name
+        case _:
+            return ""
 
 
 def _dotted(module: Module, device: str) -> Iterator[Splice]:

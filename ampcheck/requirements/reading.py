@@ -88,7 +88,8 @@ def _poetry(text: str) -> str:
     tilde = re.fullmatch(r"~\s*(\d+)\.(\d+)((?:\.\d+)*)", text.strip())
     if tilde:
         return f">={tilde[1]}.{tilde[2]}{tilde[3]},<{tilde[1]}.{int(tilde[2]) + 1}"
-    return "" if text.strip() == "*" else text
+    exact = re.fullmatch(r"[\d.]+", text.strip())
+    return "" if text.strip() == "*" else f"=={text.strip()}" if exact else text
 
 
 def _setup_cfg(text: str) -> Found:

@@ -64,3 +64,17 @@ def test_a_new_name_that_a_declared_torch_does_not_have_is_unsafe(
     assert fix is not None
     assert fix.why == why
     assert (fix.applicability == "safe") is (why == "")
+
+
+def test_a_fix_that_renames_a_later_name_too_is_unsafe(script: Path) -> None:
+    """`autocast` is in torch.amp since 1.10, but its import gives `GradScaler` as well, which came with 2.3."""
+    old = "import torch\nfrom torch.cuda.amp import GradScaler, autocast\n"
+    text = SCRIPT.replace("import torch\n", old).replace("torch.cuda.amp.GradScaler", "GradScaler")
+    script.write_text(text.replace('torch.amp.autocast("cuda", dtype=torch.float16)', "autocast()"))
+    script.with_name("requirements.txt").write_text("torch>=1.10")
+    proposals = propose(check_paths([str(script)]).findings)
+    assert [p.finding.message.split("`")[1].rsplit(".", 1)[1] for p in proposals] == [
+        "GradScaler",
+        "autocast",
+    ]
+    assert all(p.finding.fix is not None and "is there since 2.3" in p.finding.fix.why for p in proposals)

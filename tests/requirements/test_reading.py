@@ -42,6 +42,7 @@ UNBOUNDED = (999,)
             (2, 1, 2),
         ),
         ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "*"', None, UNBOUNDED),
+        ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "1.13.1"', (1, 13, 1), (1, 13, 1)),
         ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    torch>=1.8\n", (1, 8, 0), UNBOUNDED),
         ("setup.py", 'import os\nsetup(install_requires=["torch>=1.6", "x"])\n', (1, 6, 0), UNBOUNDED),
         ("environment.yml", "dependencies:\n  - pytorch=1.13\n  - pip\n", (1, 13, 0), (1, 13, 1)),
